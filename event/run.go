@@ -226,6 +226,7 @@ const (
 	ReasonCanceled         = "canceled_by_participant"
 	ReasonCanceledByHost   = "canceled_by_host"
 	ReasonInterrupted      = "interrupted"
+	ReasonAgentReplaced    = "agent_replaced"
 	CodeProcessingFailed   = "run_processing_failed"
 	CodeAttemptsExhausted  = "attempts_exhausted"
 	CodeDriverUnresponsive = "driver_unresponsive"

@@ -11,6 +11,7 @@ type View struct {
 	Head        Seq
 	At          time.Time // of the entry at Head
 	Phase       string
+	Fallback    AgentID
 	Agents      []Agent
 	Focus       []FocusView
 	Runs        []RunView // open runs, in the order in which they were admitted

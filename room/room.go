@@ -70,6 +70,9 @@ type Ambient struct {
 	// Unresponsive names the agents of which too many drivers ignore their
 	// context; their new runs fail (C5).
 	Unresponsive map[event.AgentID]bool
+	// Missing names the agents of the room whose driver this process does not
+	// have: they answer nobody, and their recovered runs are blocked (R1).
+	Missing map[event.AgentID]bool
 }
 
 // Decision is what follows from an input. The zero Decision changes nothing.
@@ -108,7 +111,7 @@ type StartAttempt struct {
 }
 
 // StopAttempt tells the driver of an attempt to stop. Cause is why: Canceled,
-// DeadlinePassed, Faulted or Drained.
+// DeadlinePassed, Faulted, Drained or Finished.
 type StopAttempt struct {
 	Run     event.RunID
 	Attempt uint32
@@ -124,6 +127,7 @@ const (
 	DeadlinePassed
 	Faulted
 	Drained
+	Finished // the run ended or waits by the driver's own event; nothing more is taken
 )
 
 func (StartAttempt) effect() {}
@@ -131,5 +135,5 @@ func (StopAttempt) effect()  {}
 
 // String returns the word for a log line.
 func (c StopCause) String() string {
-	return [...]string{"unknown", "canceled", "deadline", "faulted", "drained"}[min(c, Drained)]
+	return [...]string{"unknown", "canceled", "deadline", "faulted", "drained", "finished"}[min(c, Finished)]
 }
