@@ -184,7 +184,7 @@ func (r *Run) checkRequest(x event.InputRequested, f Fresh) ([]Event, error) {
 		x.ExpiresAt = f.Now.Add(f.Wait)
 	}
 	x.ExpiresAt = event.Millis(x.ExpiresAt)
-	x.Token = "t_" + id(f.Rand[:])
+	x.Token, x.Speaker = "t_"+id(f.Rand[:]), r.Speaker
 	return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
 }
 

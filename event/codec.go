@@ -240,6 +240,7 @@ func (e *encoder) runBody(body RunBody) {
 		e.str(1, string(x.Request))
 		e.str(2, x.Token)
 		e.time(3, x.ExpiresAt)
+		e.endpoint(4, x.Speaker)
 	case Decision:
 		for _, u := range x.Utterances {
 			e.sub(1, func(e *encoder) {
@@ -322,7 +323,7 @@ func decodeRunBody(kind RunKind, raw []byte) (RunBody, error) {
 		return x, err
 	case KindInputRequested:
 		var x InputRequested
-		err := fields(raw, func(f field) error {
+		err := fields(raw, func(f field) (err error) {
 			switch f.tag {
 			case 1:
 				x.Request = RequestID(f.b)
@@ -330,8 +331,10 @@ func decodeRunBody(kind RunKind, raw []byte) (RunBody, error) {
 				x.Token = f.str()
 			case 3:
 				x.ExpiresAt = f.time()
+			case 4:
+				x.Speaker, err = f.endpoint()
 			}
-			return nil
+			return err
 		})
 		return x, err
 	case KindDecision:

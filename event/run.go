@@ -136,11 +136,13 @@ type AssistantOutput struct {
 type Checkpoint struct{ Value json.RawMessage }
 
 // InputRequested pauses the run for the next input of its speaker (W1).
-// The runtime mints Token; ExpiresAt zero means the room's wait.
+// The runtime mints Token and names the Speaker who is asked, so that a reader of
+// the entry alone knows whom the token is for (E9); ExpiresAt zero means the room's wait.
 type InputRequested struct {
 	Request   RequestID
 	Token     string
 	ExpiresAt time.Time
+	Speaker   Endpoint
 }
 
 // Utterance is one finished message of a Decision.
