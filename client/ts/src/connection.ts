@@ -49,6 +49,8 @@ export interface Handler {
   outbox?(inputs: Input[]): void;
   /** An input is durable. */
   accepted?(frame: AcceptedFrame): void;
+  /** The server asked to send an input later, which happens by itself. */
+  deferred?(id: string, code: string, message: string): void;
   /** An input was refused for good, by the server or, with code `outbox_full`, here. */
   refused?(id: string, code: string, message: string): void;
   /** Something went wrong that the connection has dealt with. */
@@ -224,6 +226,8 @@ export class Connection {
         return handler.outbox?.(effect.inputs);
       case "accepted":
         return handler.accepted?.(effect.frame);
+      case "deferred":
+        return handler.deferred?.(effect.id, effect.code, effect.message);
       case "refused":
         return handler.refused?.(effect.id, effect.code, effect.message);
       case "done":

@@ -78,6 +78,8 @@ export type Effect =
   | { type: "cursor"; cursor: string }
   | { type: "outbox"; inputs: Input[] }
   | { type: "accepted"; frame: AcceptedFrame }
+  /** The server asked to come again later; the input stays in the outbox and is sent again by itself. */
+  | { type: "deferred"; id: string; code: string; message: string }
   /** An input will not be sent again. The code is the server's or `outbox_full`. */
   | { type: "refused"; id: string; code: string; message: string }
   | { type: "done"; ref: string; frame: Record<string, unknown> }

@@ -50,6 +50,8 @@ const GREETING_MS = 15_000;
 const SILENCE_GRACE_MS = 10_000;
 const ACK_MS = 1_000;
 const ACK_ITEMS = 64;
+/** Wait for a refusal that may pass but does not say when. */
+const DEFAULT_RETRY_MS = 1_000;
 
 /** The machine itself. Owned by one shell; nothing in it waits. */
 export class Machine {
@@ -383,7 +385,8 @@ export class Machine {
     const { ref, code, message } = frame;
     if (ref !== undefined && this.#outbox.has(ref)) {
       if (code === "rate_limited" || code === "unavailable") {
-        return this.#outbox.defer(ref, now, frame.retryMs ?? ACK_MS);
+        this.#outbox.defer(ref, now, frame.retryMs ?? DEFAULT_RETRY_MS);
+        return this.#emit({ type: "deferred", id: ref, code, message });
       }
       this.#outbox.remove(ref);
       this.#emit({ type: "refused", id: ref, code, message });

@@ -61,6 +61,7 @@ test("a refusal for good removes the input; rate_limited and unavailable keep it
     b.frame({ type: "error", ref: "i2", code: "blank_text", message: "m", fatal: false });
     b.feed({ type: "submit", input: input("i3") });
     assert.deepEqual(b.sent(), []);
+    assert.deepEqual(b.of("deferred").map((e) => [e.id, e.code]), [["i1", code]]);
     assert.deepEqual(b.of("refused").map((e) => [e.id, e.code]), [["i2", "blank_text"]]);
     b.now += 799;
     b.feed({ type: "tick" });
