@@ -67,9 +67,10 @@ export class Composer {
     this.focus();
   }
 
-  /** Says what the box asks for. */
-  ask(label: string): void {
+  /** Says what the box asks for, above it and, shorter, inside it while it is empty. */
+  ask(label: string, inside: string): void {
     if (this.#label.textContent !== label) this.#label.textContent = label;
+    this.#text.placeholder = inside;
   }
 
   /** Says which agents can be addressed. */

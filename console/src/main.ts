@@ -27,8 +27,8 @@ import { agentName, button, element, type Pending, Transcript } from "./transcri
 const SAVE_MS = 250;
 
 const questions = [
-  "How do I set up the board and begin?",
-  "What happens when a checker is hit?",
+  "How do I set up the board?",
+  "What if a checker is hit?",
   "When may I bear off?",
   "How does the doubling cube work?",
   "What is a gammon?",
@@ -273,7 +273,8 @@ class Page implements Handler {
     for (const place of places) this.#welcomes[place].hidden = !this.#transcripts[place].empty || !this.#settled();
     const open = openRun(this.#view, this.#channels[this.#tabs.current]);
     const asked = open?.status === "waiting_for_input" && open.askedBy === this.#me;
-    this.#composer.ask(asked ? `Your answer to ${agentName(this.#view, open.agent)}` : "Your question");
+    if (asked) this.#composer.ask(`Your answer to ${agentName(this.#view, open.agent)}`, "Answer");
+    else this.#composer.ask("Your question", "Ask about a rule");
     this.#composer.stoppable(this.#stoppable() !== undefined);
     const others = this.#view.agents.slice(1).map((agent) => `@${agent.id}`);
     this.#composer.hint(others.length === 0 ? "" : `Begin with ${others.join(" or ")} to ask another.`);
@@ -356,8 +357,10 @@ class Page implements Handler {
   }
 
   #toLatest(): void {
-    const panel = this.#tabs.panel(this.#tabs.current);
-    panel.scrollTop = panel.scrollHeight;
+    const place = this.#tabs.current;
+    const panel = this.#tabs.panel(place);
+    // A welcome is read from its beginning.
+    panel.scrollTop = this.#transcripts[place].empty ? 0 : panel.scrollHeight;
     (document.getElementById("latest") as HTMLElement).hidden = true;
   }
 
