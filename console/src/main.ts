@@ -122,13 +122,14 @@ class Page implements Handler {
   }
 
   reset(state: Parameters<Handler["reset"]>[0]): void {
-    this.#view = foldState(state);
+    this.#view = foldState(state, this.#me);
     this.#quiet = true;
   }
 
   item(item: Item): void {
     const change = foldItem(this.#view, item);
-    if (item.inputId !== undefined) this.#settle(item.inputId);
+    const inputId = item.kind === "input" ? item.body["inputId"] : undefined;
+    if (typeof inputId === "string") this.#settle(inputId);
     if (this.#quiet) return; // Shown in one go when the present is reached.
     for (const message of change.messages) {
       const place = this.#placeOf(message.channel);

@@ -127,6 +127,7 @@ export function audience(disclosure: Disclosure | undefined, me: string): { scop
   if (disclosure === undefined || disclosure.kind === "room") return { scope: "all", text: "Everyone in this room" };
   if (disclosure.kind === "none") return { scope: "few", text: "Nobody but the host" };
   const others = (disclosure.participantIds ?? []).filter((id) => id !== me);
+  if (disclosure.more !== undefined && disclosure.more > 0) others.push(`${disclosure.more} more`);
   if (others.length === 0) return { scope: "few", text: "Only you" };
   const names = disclosure.participantIds?.includes(me) ? ["you", ...others] : others;
   return { scope: "few", text: `Only ${names.slice(0, -1).join(", ")}${names.length > 1 ? " and " : ""}${names.at(-1)}` };

@@ -46,7 +46,15 @@ export async function startFake() {
     for (const socket of sockets) socket.feed?.();
   };
   const runEvent = (run, body) =>
-    append({ channel: run.channel, kind: "run.event", run: run.id, agent: run.agent, attempt: run.attempt, ...run.audience, body });
+    append({
+      channel: run.channel,
+      kind: "run.event",
+      run: run.id,
+      attempt: run.attempt,
+      ...(body.type === "attempt_started" ? { agent: run.agent } : {}),
+      ...run.audience,
+      body,
+    });
 
   async function drive(run, text) {
     runEvent(run, { type: "attempt_started", attempt: run.attempt, resumed: false });
@@ -116,10 +124,9 @@ export async function startFake() {
       const batch = entries.slice(position).filter(visible).slice(0, 64);
       if (batch.length === 0) return;
       position = entries.indexOf(batch.at(-1)) + 1;
-      const items = batch.map(({ by, ...entry }) => {
-        if (by !== undefined && by !== hello.token) delete entry.inputId;
-        return entry;
-      });
+      const items = batch.map(({ by, inputId, ...entry }) =>
+        by === hello.token ? { ...entry, body: { ...entry.body, inputId } } : entry,
+      );
       send({ type: "events", n: n + 1, cursor: `at-${position}`, items });
       n += items.length;
     };

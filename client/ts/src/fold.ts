@@ -6,7 +6,8 @@
  * view changes nothing.
  */
 
-import { type AgentInfo, agentList, type Disclosure, type Item, type StateFrame } from "./frames.js";
+import { agentList } from "./check.js";
+import type { AgentInfo, Disclosure, Item, StateFrame } from "./frames.js";
 import type { RunStatus } from "./words.js";
 
 /**
@@ -30,7 +31,7 @@ export interface Message {
   purpose: string;
   run?: string;
   attempt?: number;
-  /** Absent: the whole room, or, for an output known from a state only, not told. */
+  /** Absent: the whole room. */
   disclosure?: Disclosure;
   /** Only for one's own inputs. */
   inputId?: string;
@@ -82,22 +83,30 @@ export function emptyView(): View {
   return { version: 1, messages: {}, runs: {}, agents: [], phase: "", seen: [] };
 }
 
-/** Begins a view anew from the state at the beginning of a stream. */
-export function foldState(state: StateFrame): View {
+/**
+ * Begins a view anew from the state at the beginning of a stream.
+ *
+ * @param me The viewer's subject: a run that names its input to the viewer was asked for by it.
+ */
+export function foldState(state: StateFrame, me: string): View {
   const view = emptyView();
   view.agents = state.room?.agents ?? [];
   view.phase = state.room?.phase ?? "";
-  for (const { run: id, channel, agent, status, attempt, outputs } of state.runs) {
-    view.runs[id] = { id, channel, agent, status: status as RunStatus, attempt };
+  for (const { run: id, channel, agent, status, attempt, inputId, disclosure, outputs } of state.runs) {
+    const run: RunView = { id, channel, agent, status: status as RunStatus, attempt };
+    if (inputId !== undefined) run.askedBy = me;
+    view.runs[id] = run;
     for (const output of outputs) {
+      const seenBy = output.disclosure ?? disclosure;
       lane(view, channel).push({
+        ...(seenBy === undefined ? {} : { disclosure: seenBy }),
         key: outputKey(id, output.outputId),
         kind: "output",
         channel,
         at: "",
         speaker: { kind: "agent", id: agent },
         text: output.text,
-        status: "open",
+        status: output.final ? "closed" : "open",
         purpose: output.purpose,
         run: id,
         attempt,
@@ -148,7 +157,7 @@ function foldInput(view: View, item: Item, change: Change): void {
     purpose: "answer",
   };
   if (item.disclosure !== undefined) message.disclosure = item.disclosure;
-  if (item.inputId !== undefined) message.inputId = item.inputId;
+  if (typeof body["inputId"] === "string") message.inputId = body["inputId"];
   if (typeof body["modality"] === "string") message.modality = body["modality"];
   if (item.run !== undefined) {
     message.run = item.run;

@@ -1,25 +1,14 @@
-/**
- * Frames of `parley.v1` as a client sees them: their types and the check of what a server sent.
- *
- * The check is structural and forgiving in one direction only: unknown members, unknown frame types and unknown item
- * kinds pass, because a newer server may send them; a known member of the wrong shape is a {@link FrameError}.
- */
+/** Frames of `parley.v1` as a client sees them. */
 
-import {
-  type BusyPolicy,
-  type DisclosureKind,
-  type Modality,
-  type ResetReason,
-  type RunStatus,
-  serverFrameTypes,
-  terminalEventTypes,
-} from "./words.js";
+import type { BusyPolicy, DisclosureKind, Modality, ResetReason, RunStatus } from "./words.js";
 
 /** Who may see a thing at most. An absent disclosure on an item means the whole room. */
 export interface Disclosure {
   kind: DisclosureKind;
   /** Set exactly when `kind` is `participants`. */
   participantIds?: string[];
+  /** How many participants there are beyond those listed, when the list is too long for a frame. */
+  more?: number;
 }
 
 /** One durable entry of the room as this viewer may see it. */
@@ -36,9 +25,10 @@ export interface Item {
   /** Attempt of the run, from 1; 0 for a run that was canceled while queued. */
   attempt?: number;
   disclosure?: Disclosure;
-  /** Only on `input` items, and only for the speaker and the host. */
-  inputId?: string;
-  /** The members that belong to the kind. */
+  /**
+   * The members that belong to the kind. `inputId` stands in the body of an `input` for its speaker and the host
+   * only. A body that is too large for a frame is `{type, omitted: true}`.
+   */
   body: Record<string, unknown>;
 }
 
@@ -71,6 +61,9 @@ export interface OutputState {
   outputId: string;
   purpose: string;
   text: string;
+  /** The output is closed. */
+  final: boolean;
+  disclosure?: Disclosure;
 }
 
 /** An open run, in a `state` frame. */
@@ -80,6 +73,10 @@ export interface RunState {
   agent: string;
   status: RunStatus | string;
   attempt: number;
+  /** The input that the run works on; only for its speaker and the host. */
+  inputId?: string;
+  /** Absent: the whole room. */
+  disclosure?: Disclosure;
   outputs: OutputState[];
   approvals: unknown[];
 }
@@ -99,7 +96,10 @@ export interface RoomState {
   focus?: unknown;
 }
 
-/** The state at the position where a stream begins that was not resumed; sent in parts. */
+/**
+ * The state at the position where a stream begins that was not resumed; sent in parts. Lists go on from part to part:
+ * a run that is named again has more outputs, and an output that is named again has more text.
+ */
 export interface StateFrame {
   type: "state";
   /** From 1. */
@@ -224,236 +224,4 @@ export interface Input {
   deadlineMs?: number;
   /** End of the utterance, RFC 3339. */
   endedAt?: string;
-}
-
-/** A frame that breaks the protocol. The message names the member and what was expected, never a value. */
-export class FrameError extends Error {
-  /** Path of the member, such as `items[2].id`; empty for the frame itself. */
-  readonly path: string;
-
-  constructor(path: string, expected: string) {
-    super(`${path === "" ? "frame" : path}: ${expected}`);
-    this.name = "FrameError";
-    this.path = path;
-  }
-}
-
-/**
- * Parses and checks one text frame of a server.
- *
- * @throws FrameError when the text is not a JSON object with a `type`, or a known member has a wrong shape.
- */
-export function parseServerFrame(text: string): ServerFrame {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new FrameError("", "not JSON");
-  }
-  const frame = object(value, "");
-  const type = string(frame, "type", "");
-  if (!(serverFrameTypes as readonly string[]).includes(type)) return { type: "other", name: type, frame };
-  switch (type) {
-    case "ready":
-      return ready(frame);
-    case "state":
-      return state(frame);
-    case "events":
-      return events(frame);
-    case "caught_up":
-      string(frame, "cursor", "");
-      break;
-    case "accepted":
-      string(frame, "id", "");
-      for (const member of ["entry", "run", "at", "state"]) optionalString(frame, member, "");
-      frame["duplicate"] = optionalBoolean(frame, "duplicate", "") ?? false;
-      break;
-    case "done":
-      string(frame, "ref", "");
-      break;
-    case "error":
-      optionalString(frame, "ref", "");
-      string(frame, "code", "");
-      frame["message"] = optionalString(frame, "message", "") ?? "";
-      if (frame["retryMs"] !== undefined) count(frame, "retryMs", "");
-      frame["fatal"] = optionalBoolean(frame, "fatal", "") ?? false;
-      break;
-    case "ping":
-      optionalString(frame, "cursor", "");
-      break;
-    case "goaway":
-      frame["reason"] = optionalString(frame, "reason", "") ?? "";
-      frame["afterMs"] = frame["afterMs"] === undefined ? 0 : count(frame, "afterMs", "");
-      break;
-    case "subscribed":
-      string(frame, "ref", "");
-      strings(frame["channels"], "channels");
-      rights(frame["can"], "can");
-      break;
-    default:
-      return { type: "other", name: type, frame };
-  }
-  return frame as unknown as ServerFrame;
-}
-
-function ready(frame: Record<string, unknown>): ReadyFrame {
-  for (const member of ["conn", "sub", "cursor"]) string(frame, member, "");
-  if (typeof frame["resumed"] !== "boolean") throw new FrameError("resumed", "expected a boolean");
-  optionalString(frame, "reason", "");
-  rights(frame["can"], "can");
-  for (const member of ["expiresIn", "pingMs", "maxFrame", "window"]) count(frame, member, "");
-  return frame as unknown as ReadyFrame;
-}
-
-function state(frame: Record<string, unknown>): StateFrame {
-  const part = frame["part"] === undefined ? 1 : count(frame, "part", "");
-  const parts = frame["parts"] === undefined ? 1 : count(frame, "parts", "");
-  if (part < 1 || part > parts) throw new FrameError("part", "expected a number from 1 to parts");
-  const result: StateFrame = { type: "state", part, parts, captions: list(frame["captions"], "captions"), runs: [] };
-  if (frame["room"] !== undefined) result.room = roomState(object(frame["room"], "room"));
-  list(frame["runs"], "runs").forEach((value, i) => {
-    const path = `runs[${i}]`;
-    const run = object(value, path);
-    const outputs = list(run["outputs"], `${path}.outputs`).map((value, k): OutputState => {
-      const at = `${path}.outputs[${k}]`;
-      const output = object(value, at);
-      return {
-        outputId: string(output, "outputId", at),
-        purpose: optionalString(output, "purpose", at) ?? "answer",
-        text: optionalString(output, "text", at) ?? "",
-      };
-    });
-    result.runs.push({
-      run: string(run, "run", path),
-      channel: string(run, "channel", path),
-      agent: optionalString(run, "agent", path) ?? "",
-      status: string(run, "status", path),
-      attempt: run["attempt"] === undefined ? 0 : count(run, "attempt", path),
-      outputs,
-      approvals: list(run["approvals"], `${path}.approvals`),
-    });
-  });
-  return result;
-}
-
-function roomState(room: Record<string, unknown>): RoomState {
-  const result: RoomState = { agents: agentList(room["agents"], "room.agents") };
-  const phase = optionalString(room, "phase", "room");
-  if (phase !== undefined) result.phase = phase;
-  if (room["focus"] !== undefined) result.focus = room["focus"];
-  return result;
-}
-
-/**
- * Checks a list of agents as it stands in `state` frames and `room` items. Absent counts as empty.
- *
- * @throws FrameError with the path of the wrong member below `path`.
- */
-export function agentList(value: unknown, path: string): AgentInfo[] {
-  return list(value, path).map((value, i) => {
-    const agent = object(value, `${path}[${i}]`);
-    string(agent, "id", `${path}[${i}]`);
-    for (const member of ["label", "role", "description"]) optionalString(agent, member, `${path}[${i}]`);
-    return agent as unknown as AgentInfo;
-  });
-}
-
-function events(frame: Record<string, unknown>): EventsFrame {
-  const n = count(frame, "n", "");
-  if (n < 1) throw new FrameError("n", "expected a number from 1");
-  string(frame, "cursor", "");
-  if (!Array.isArray(frame["items"])) throw new FrameError("items", "expected a list");
-  frame["items"].forEach((value, i) => item(value, `items[${i}]`));
-  return frame as unknown as EventsFrame;
-}
-
-function item(value: unknown, path: string): void {
-  const item = object(value, path);
-  const kind = string(item, "kind", path);
-  string(item, "id", path);
-  string(item, "at", path);
-  for (const member of ["channel", "run", "agent", "inputId"]) optionalString(item, member, path);
-  if (item["attempt"] !== undefined) count(item, "attempt", path);
-  if (item["disclosure"] !== undefined) disclosure(item["disclosure"], `${path}.disclosure`);
-  const body = object(item["body"], `${path}.body`);
-  if (kind === "input") {
-    string(item, "channel", path);
-    string(body, "text", `${path}.body`);
-    const speaker = object(body["speaker"], `${path}.body.speaker`);
-    string(speaker, "kind", `${path}.body.speaker`);
-    string(speaker, "id", `${path}.body.speaker`);
-  } else if (kind === "run.event") {
-    string(item, "channel", path);
-    string(item, "run", path);
-    const type = string(body, "type", `${path}.body`);
-    if (type === "assistant_output") {
-      string(body, "outputId", `${path}.body`);
-      if (body["delta"] !== undefined) string(body, "delta", `${path}.body`);
-    }
-  } else if (kind === "room") {
-    optionalString(body, "phase", `${path}.body`);
-    agentList(body["agents"], `${path}.body.agents`);
-  }
-}
-
-function disclosure(value: unknown, path: string): void {
-  const disclosure = object(value, path);
-  const kind = string(disclosure, "kind", path);
-  if (kind === "participants") strings(disclosure["participantIds"], `${path}.participantIds`);
-}
-
-function rights(value: unknown, path: string): void {
-  for (const [channel, words] of Object.entries(object(value, path))) strings(words, `${path}[${channel}]`);
-}
-
-function object(value: unknown, path: string): Record<string, unknown> {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new FrameError(path, "expected an object");
-  }
-  return value as Record<string, unknown>;
-}
-
-function list(value: unknown, path: string): unknown[] {
-  if (value === undefined || value === null) return [];
-  if (!Array.isArray(value)) throw new FrameError(path, "expected a list");
-  return value;
-}
-
-function strings(value: unknown, path: string): void {
-  if (!Array.isArray(value) || value.some((entry) => typeof entry !== "string")) {
-    throw new FrameError(path, "expected a list of strings");
-  }
-}
-
-function string(owner: Record<string, unknown>, member: string, path: string): string {
-  const value = owner[member];
-  if (typeof value !== "string") throw new FrameError(join(path, member), "expected a string");
-  return value;
-}
-
-function optionalString(owner: Record<string, unknown>, member: string, path: string): string | undefined {
-  return owner[member] === undefined || owner[member] === null ? undefined : string(owner, member, path);
-}
-
-function optionalBoolean(owner: Record<string, unknown>, member: string, path: string): boolean | undefined {
-  const value = owner[member];
-  if (value !== undefined && typeof value !== "boolean") throw new FrameError(join(path, member), "expected a boolean");
-  return value;
-}
-
-function count(owner: Record<string, unknown>, member: string, path: string): number {
-  const value = owner[member];
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    throw new FrameError(join(path, member), "expected a whole number from 0");
-  }
-  return value;
-}
-
-function join(path: string, member: string): string {
-  return path === "" ? member : `${path}.${member}`;
-}
-
-/** Whether a run event's type ends its run. */
-export function isTerminalEvent(type: unknown): boolean {
-  return (terminalEventTypes as readonly unknown[]).includes(type);
 }

@@ -1,6 +1,7 @@
 /** The client of the wire protocol `parley.v1`. */
 
 export * from "./backoff.js";
+export * from "./check.js";
 export * from "./closing.js";
 export * from "./connection.js";
 export * from "./effects.js";

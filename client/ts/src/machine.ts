@@ -8,21 +8,19 @@
  */
 
 import { Backoff, DEFAULT_BUDGET } from "./backoff.js";
+import { FrameError, isTerminalEvent, joinState, parseServerFrame } from "./check.js";
 import { closeAction } from "./closing.js";
 import type { Cause, Effect, MachineEvent, MachineOptions, Phase, Status } from "./effects.js";
-import {
-  type DoneFrame,
-  type ErrorFrame,
-  type EventsFrame,
-  FrameError,
-  type Input,
-  isTerminalEvent,
-  type Item,
-  parseServerFrame,
-  type ReadyFrame,
-  type Rights,
-  type ServerFrame,
-  type StateFrame,
+import type {
+  DoneFrame,
+  ErrorFrame,
+  EventsFrame,
+  Input,
+  Item,
+  ReadyFrame,
+  Rights,
+  ServerFrame,
+  StateFrame,
 } from "./frames.js";
 import { Outbox } from "./outbox.js";
 import { RecentSet } from "./recent.js";
@@ -278,15 +276,7 @@ export class Machine {
     }
     this.#parts.push(frame);
     if (frame.part < frame.parts) return;
-    const whole: StateFrame = { type: "state", part: 1, parts: 1, captions: [], runs: [] };
-    for (const part of this.#parts) {
-      if (part.room !== undefined) {
-        const agents = [...(whole.room?.agents ?? []), ...part.room.agents];
-        whole.room = { ...whole.room, ...part.room, agents };
-      }
-      whole.captions.push(...part.captions);
-      whole.runs.push(...part.runs);
-    }
+    const whole = joinState(this.#parts);
     this.#parts = undefined;
     this.#known.clear();
     this.#ended.clear();

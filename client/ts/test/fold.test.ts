@@ -79,8 +79,10 @@ test("progress stands while the run is active; a question makes it wait; the nex
 
 test("channels are apart; audience, input id and queued state are kept", () => {
   const disclosure = { kind: "participants" as const, participantIds: ["visitor-7"] };
+  const asked = ask("A", "r1", { channel: "private:visitor-7", disclosure });
+  asked.body["inputId"] = "i1";
   const queued = make("input", { speaker: { kind: "participant", id: "v2" }, text: "B", state: "queued" }, { run: "r2" });
-  const view = fold([ask("A", "r1", { channel: "private:visitor-7", disclosure, inputId: "i1" }), queued]);
+  const view = fold([asked, queued]);
   assert.deepEqual(shown(view, "private:visitor-7"), ["visitor-7 closed: A"]);
   assert.deepEqual(view.messages["private:visitor-7"]?.[0]?.disclosure, disclosure);
   assert.equal(view.messages["private:visitor-7"]?.[0]?.inputId, "i1");
@@ -102,13 +104,20 @@ test("a state begins the view: agents, phase, and open outputs with their text s
         agent: "guide",
         status: "active",
         attempt: 1,
-        outputs: [{ outputId: "o1", purpose: "answer", text: "I fou" }],
+        inputId: "i1",
+        disclosure: { kind: "participants", participantIds: ["visitor-7"] },
+        outputs: [
+          { outputId: "o0", purpose: "answer", text: "Wait.", final: true },
+          { outputId: "o1", purpose: "answer", text: "I fou", final: false },
+        ],
         approvals: [],
       },
     ],
-  });
+  }, "visitor-7");
   fold([delta("o1", "nd it.", { final: true }), make("room", { phase: "end", agents: [{ id: "host" }] })], view);
-  assert.deepEqual(shown(view), ["guide closed: I found it."]);
+  assert.deepEqual(shown(view), ["guide closed: Wait.", "guide closed: I found it."]);
+  assert.equal(view.runs["r1"]?.askedBy, "visitor-7");
+  assert.deepEqual(view.messages["public"]?.[1]?.disclosure?.participantIds, ["visitor-7"]);
   assert.equal(view.phase, "end");
   assert.deepEqual(view.agents, [{ id: "host" }]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AfterTerminalError, GapError } from "../src/machine.js";
-import { FrameError } from "../src/frames.js";
+import { FrameError } from "../src/check.js";
 import { bench, item } from "./harness.js";
 
 test("hello carries the stored cursor, the session and a fresh token; ready leads to replay and then to live", () => {
@@ -143,15 +143,22 @@ test("each terminal ends its run: what follows is an error and changes nothing",
 test("a stream that is not resumed begins with its state, in parts, and the cursor waits for it", () => {
   const b = bench({ from: "start" });
   b.connect({ resumed: false, reason: "cursor_expired", cursor: "k5" });
-  b.frame({ type: "state", part: 1, parts: 2, room: { phase: "p", agents: [{ id: "guide" }] }, runs: [] });
+  b.frame({ type: "state", part: 1, parts: 3, room: { phase: "p", agents: [{ id: "guide" }] }, runs: [] });
   assert.equal(b.of("reset").length, 0);
   assert.equal(b.machine.cursor, "k0");
-  const run = { run: "r1", channel: "public", agent: "guide", status: "active", attempt: 1, outputs: [] };
-  b.frame({ type: "state", part: 2, parts: 2, runs: [run] });
+  const run = { run: "r1", channel: "public", agent: "guide", status: "active", attempt: 1 };
+  const output = { outputId: "o1", purpose: "answer" };
+  b.frame({ type: "state", part: 2, parts: 3, runs: [{ ...run, outputs: [{ ...output, text: "so " }] }] });
+  assert.equal(b.of("reset").length, 0);
+  const more = [{ ...output, text: "far", final: true }, { outputId: "o2", purpose: "question", text: "?" }];
+  b.frame({ type: "state", part: 3, parts: 3, room: { agents: [{ id: "host" }] }, runs: [{ ...run, outputs: more }] });
   const reset = b.of("reset")[0];
   assert.equal(reset?.reason, "cursor_expired");
-  assert.deepEqual(reset?.state.room, { phase: "p", agents: [{ id: "guide" }] });
-  assert.deepEqual(reset?.state.runs.map((r) => r.run), ["r1"]);
+  assert.deepEqual(reset?.state.room, { phase: "p", agents: [{ id: "guide" }, { id: "host" }] });
+  assert.deepEqual(
+    reset?.state.runs.map((r) => r.outputs.map((o) => `${r.run} ${o.outputId} ${o.text} ${o.final}`)),
+    [["r1 o1 so far true", "r1 o2 ? false"]],
+  );
   assert.equal(b.machine.cursor, "k5");
 });
 
