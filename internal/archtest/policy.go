@@ -76,13 +76,13 @@ var graph = []edge{
 	{"actors", []string{root}, "gateway and persistence declare what they need as small interfaces over event; the runtime plugs actors in"},
 	{"persistence", []string{root}, "actors and gateway declare what they need as small interfaces over event; the runtime plugs the journal in"},
 	{"gateway", []string{root}, "only the runtime opens the door; the parts behind it do not know sockets"},
-	{"gateway/wire", []string{"gateway", "client", "bench"}, "frames belong to the two ends of the socket; inside, the words are event's"},
+	{"gateway/wire", []string{"gateway", "client", "bench", root}, "frames belong to the two ends of the socket; inside, the words are event's. The runtime names entries and reasons as the wire does, for tools"},
 
 	{"driver", []string{"actors", "driver/*", root, "cmd/parley"}, "actors call the contract, drivers fulfil it, the runtime and the binary hand drivers over"},
 	{"driver/guide", []string{root, "cmd/parley"}, "a driver is chosen by configuration, which is read there"},
 	{"driver/script", []string{root, "cmd/parley"}, "a driver is chosen by configuration, which is read there"},
 
-	{"client", []string{"console", "bench", root}, "whoever talks to a server as an outsider; server parts never do"},
+	{"client", []string{"console", "bench", root, "cmd/parley"}, "whoever talks to a server as an outsider; server parts never do"},
 	{"console", []string{root}, "the runtime serves the pages"},
 	{root, []string{"cmd/parley"}, "the binary is the runtime with flags; no part reaches back up"},
 	{"bench", []string{"cmd/parley"}, "a command of the binary; nothing in the product depends on its measurements"},

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"parley"
+	"parley/event"
+)
+
+type roomCommand struct {
+	Replay  replayCommand  `cmd:"" help:"Print a room's journal (the server must be stopped)."`
+	Inspect inspectCommand `cmd:"" help:"Print what a room's journal comes to (the server must be stopped)."`
+	Tail    tailCommand    `cmd:"" help:"Follow a room through its server, as the holder of a token."`
+}
+
+type offline struct {
+	Data string `type:"path" default:"parley-data" help:"Data directory."`
+	Room string `arg:"" optional:"" help:"Name of the room; without it, the names of all rooms are printed."`
+}
+
+// open opens the data directory, and lists its rooms when none was named.
+func (o offline) open() (j *parley.Journal, done bool, err error) {
+	if j, err = parley.OpenJournal(o.Data); err != nil {
+		return nil, false, err
+	}
+	if o.Room != "" {
+		return j, false, nil
+	}
+	names, err := j.Rooms()
+	for _, n := range names {
+		fmt.Println(n)
+	}
+	return nil, true, errors.Join(err, j.Close())
+}
+
+type replayCommand struct {
+	offline
+	After  uint64 `help:"Begin after this position."`
+	JSON   bool   `help:"One JSON object per entry, with its id on the wire, and without texts."`
+	Config string `type:"existingfile" placeholder:"FILE" help:"Configuration of the server, for its secret (ids on the wire). Without it, the data directory's own."`
+}
+
+// Run prints the entries in order.
+func (c *replayCommand) Run() error {
+	j, done, err := c.open()
+	if done || err != nil {
+		return err
+	}
+	defer func() { _ = j.Close() }() // read only
+	ids, err := c.ids(j)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	n := 0
+	for e, err := range j.Entries(event.RoomID(c.Room), event.Seq(c.After)) {
+		if err != nil {
+			return err
+		}
+		n++
+		if c.JSON {
+			if err := out.Encode(lineOf(e, ids(e.Seq))); err != nil {
+				return err
+			}
+			continue
+		}
+		printEntry(os.Stdout, e)
+	}
+	if n == 0 && c.After == 0 {
+		return fmt.Errorf("there is no room %s in %s", c.Room, c.Data)
+	}
+	return nil
+}
+
+func (c *replayCommand) ids(j *parley.Journal) (func(event.Seq) string, error) {
+	if !c.JSON {
+		return nil, nil
+	}
+	var secret []byte
+	if c.Config != "" {
+		l, err := loadConfig(c.Config)
+		if err != nil {
+			return nil, err
+		}
+		secret = l.config.Secret
+	}
+	return j.EntryIDs(event.RoomID(c.Room), secret)
+}
+
+// journalLine is one entry for programs: ids and kinds, no texts.
+type journalLine struct {
+	Seq      event.Seq       `json:"seq"`
+	ID       string          `json:"id"`
+	At       string          `json:"at"`
+	Kind     string          `json:"kind"`
+	Channel  event.ChannelID `json:"channel,omitempty"`
+	Run      event.RunID     `json:"run,omitempty"`
+	Attempt  uint32          `json:"attempt,omitempty"`
+	Sequence uint64          `json:"sequence,omitempty"`
+	Input    event.InputID   `json:"input,omitempty"`
+	Speaker  string          `json:"speaker,omitempty"`
+	Type     string          `json:"type,omitempty"`
+}
+
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+func lineOf(e *event.Entry, id string) journalLine {
+	l := journalLine{Seq: e.Seq, ID: id, At: e.At.Format(timeFormat), Kind: e.Body.Kind().String(), Channel: e.Channel}
+	switch x := e.Body.(type) {
+	case *event.InputAdmitted:
+		l.Run, l.Input, l.Speaker, l.Type = x.Run, x.Input, x.Speaker.ID, x.State.String()
+	case *event.RunEvent:
+		l.Run, l.Attempt, l.Sequence, l.Input, l.Type = x.Run, x.Attempt, x.Sequence, x.Input, x.Event.RunKind().String()
+	}
+	return l
+}
+
+// printEntry prints an entry for a person who may see the whole journal.
+func printEntry(w io.Writer, e *event.Entry) {
+	to, _ := json.Marshal(e.Disclosure) // plain data
+	_, _ = fmt.Fprintf(w, "%6d  %s  %-10s %-9s %s", e.Seq, e.At.Format(timeFormat), e.Channel, e.Body.Kind(), to)
+	switch x := e.Body.(type) {
+	case *event.InputAdmitted:
+		_, _ = fmt.Fprintf(w, "  %s %s → %s (%s, %s): %q", x.Speaker.Kind, x.Speaker.ID, x.Agent, x.State, x.Run, x.Text)
+	case *event.RunEvent:
+		_, _ = fmt.Fprintf(w, "  %s #%d attempt %d %s", x.Run, x.Sequence, x.Attempt, x.Event.RunKind())
+		printRunEvent(w, x)
+	case *event.FocusSet:
+		_, _ = fmt.Fprintf(w, "  %s → %q", x.Subject, x.Agent)
+	case *event.RoomConfigured:
+		_, _ = fmt.Fprintf(w, "  %d agents, phase %q", len(x.Config.Agents), x.Config.Phase)
+	}
+	_, _ = fmt.Fprintln(w)
+}
+
+func printRunEvent(w io.Writer, x *event.RunEvent) {
+	switch b := x.Event.(type) {
+	case event.AssistantOutput:
+		_, _ = fmt.Fprintf(w, " %s (%s, %s, final %t): %q", x.Logical, b.Purpose, b.History, b.Final, b.Delta)
+	case event.Progress:
+		_, _ = fmt.Fprintf(w, " %s", b.Stage)
+	case event.Checkpoint:
+		_, _ = fmt.Fprintf(w, " %d bytes", len(b.Value))
+	case event.InputRequested:
+		_, _ = fmt.Fprintf(w, " %s until %s", b.Request, b.ExpiresAt.Format(timeFormat))
+	case event.RunCanceled:
+		_, _ = fmt.Fprintf(w, " %s", b.Reason)
+	case event.RunFailed:
+		_, _ = fmt.Fprintf(w, " %s", b.Code)
+	case event.AttemptStarted:
+		_, _ = fmt.Fprintf(w, " resumed %t", b.Resumed)
+	}
+}
+
+type inspectCommand struct{ offline }
+
+// Run prints the room's state as its journal gives it.
+func (c *inspectCommand) Run() error {
+	j, done, err := c.open()
+	if done || err != nil {
+		return err
+	}
+	defer func() { _ = j.Close() }() // read only
+	v, err := j.View(event.RoomID(c.Room))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("room     %s\nhead     %d\nat       %s\nphase    %q\nfallback %s\n", v.Room, v.Head, v.At.Format(timeFormat), v.Phase, v.Fallback)
+	for _, a := range v.Agents {
+		fmt.Printf("agent    %s (%s, driver %s, version %q)\n", a.ID, a.Role, a.Driver, a.Version)
+	}
+	for _, f := range v.Focus {
+		fmt.Printf("focus    %s → %s\n", f.Subject, f.Agent)
+	}
+	for _, r := range v.Runs {
+		fmt.Printf("run      %s on %s by %s: %s, attempt %d, %d events", r.Run, r.Channel, r.Agent, r.Status, r.Attempt, r.Sequence)
+		if !r.Deadline.IsZero() {
+			fmt.Printf(", deadline %s", r.Deadline.Format(timeFormat))
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+type tailCommand struct {
+	Room    string   `arg:"" help:"Name of the room."`
+	URL     string   `default:"ws://127.0.0.1:8080" help:"Address of the server."`
+	Token   string   `env:"PARLEY_TOKEN" required:"" help:"A token that may read; better given as PARLEY_TOKEN than on the command line."`
+	Channel []string `default:"public" help:"Channels to follow."`
+	From    string   `default:"tail" enum:"tail,start" help:"Where to begin: tail or start."`
+}
+
+// Run prints items as they come, until it is told to stop.
+func (c *tailCommand) Run(ctx context.Context) error {
+	return parley.Tail(ctx, parley.TailConfig{
+		URL: c.URL, Room: event.RoomID(c.Room), Token: c.Token, Channels: c.Channel, FromStart: c.From == "start",
+	}, os.Stdout)
+}

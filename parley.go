@@ -1,0 +1,252 @@
+// Package parley is the embeddable runtime: rooms in which people talk with
+// agents, durable in one data directory and reached over WebSocket.
+//
+// A product makes a Runtime with New, calls Start, serves Handler with its own
+// HTTP server, and ends with Shutdown. It brings its drivers, and may submit
+// inputs itself (Submit, Begin) and follow their runs. The program cmd/parley
+// is a thin shell around this package.
+//
+// The package decides nothing: it plugs the rooms (actors), their journal
+// (persistence) and the sockets (gateway) together, which do not know each
+// other. A Runtime is safe for concurrent use. One process at a time has a data
+// directory.
+package parley
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"parley/actors"
+	"parley/driver"
+	"parley/event"
+	"parley/gateway"
+	"parley/persistence"
+)
+
+// Config is what a Runtime is made of. The zero value of a member means its default.
+type Config struct {
+	// Data is the data directory. It is created when missing. Required.
+	Data string
+	// Secret is the secret of this server or cluster, at least 32 bytes: cursors
+	// and entry ids are made with it. Empty: one is kept in the data directory.
+	Secret []byte
+	// Auth says whose tokens are accepted. Without keys nobody comes in over
+	// WebSocket; the product's own calls work.
+	Auth Auth
+	// Origins are the exact origins of pages that may connect from a browser.
+	Origins []string
+	// Drivers are the drivers that agents of rooms may name.
+	Drivers map[string]driver.Driver
+	// Templates make rooms on demand; the first that matches a name is used.
+	Templates []Template
+	// Limits bounds what clients may do.
+	Limits Limits
+	// Logger gets operational facts, never a text of people or models. Nil: none.
+	Logger *zap.Logger
+}
+
+// Auth says which tokens are accepted (spec: EdDSA and HS256, iss, aud and exp required).
+type Auth struct {
+	Issuer   string
+	Audience string
+	Keys     []Key
+}
+
+// Key is one key that signs tokens. ID is required with more than one key.
+type Key struct {
+	ID     string
+	Alg    string // HS256 with Secret, or EdDSA with Public
+	Secret []byte
+	Public ed25519.PublicKey
+}
+
+// Template makes the rooms whose name matches (see event.Match).
+type Template struct {
+	Match string
+	// ParticipantsCreate lets anybody whose token covers the room create it;
+	// else only a host does.
+	ParticipantsCreate bool
+	Room               event.RoomConfig
+}
+
+// Limits bounds clients and rooms. Zero members mean the default.
+type Limits struct {
+	Connections           int `yaml:"connections"`           // open, of the node; 50,000
+	ConnectionsPerSubject int `yaml:"connectionsPerSubject"` // open, of one subject; 64
+	ConnectionsPerAddress int `yaml:"connectionsPerAddress"` // open, from one address; 1,024
+	InputsPerSecond       int `yaml:"inputsPerSecond"`       // of a subject in a room, on average; 5
+	InputBurst            int `yaml:"inputBurst"`            // and at once; 10
+	FramesPerSecond       int `yaml:"framesPerSecond"`       // of a connection, on average; 50
+	CreatesPerMinute      int `yaml:"createsPerMinute"`      // rooms that one participant creates; 10
+	JournalBytesPerSecond int `yaml:"journalBytesPerSecond"` // that the drivers of one room write; 262,144
+}
+
+// Validate reports all that is wrong at once, each with its key, its value and what is allowed.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Data == "" {
+		errs = append(errs, errors.New(`data: "": must name the data directory`))
+	}
+	if len(c.Secret) > 0 && len(c.Secret) < 32 {
+		errs = append(errs, fmt.Errorf("secret: %d bytes: must have at least 32", len(c.Secret)))
+	}
+	for name, d := range c.Drivers {
+		if err := driver.Check(name, d); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for i, t := range c.Templates {
+		if t.Match == "" {
+			errs = append(errs, fmt.Errorf(`templates[%d].match: "": must be a pattern of room names, such as demo-*`, i))
+		}
+		if err := t.Room.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("templates[%d].room.%w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Runtime is one running server of rooms.
+type Runtime struct {
+	config Config
+	log    *zap.Logger
+	store  *persistence.Store
+	rooms  *actors.System
+	gate   *gateway.Gateway
+	count  *counters
+
+	shutdown sync.Once
+	err      error // of Shutdown
+}
+
+// New opens the data directory and makes a Runtime. Nothing runs before Start.
+func New(c Config) (*Runtime, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	rt := &Runtime{config: c, log: c.Logger, count: &counters{}}
+	store, err := persistence.Open(persistence.Config{Dir: c.Data, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	rt.store = store
+	if err := rt.plug(); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) plug() error {
+	secret := rt.config.Secret
+	if len(secret) == 0 {
+		var err error
+		if secret, err = keptSecret(filepath.Join(rt.config.Data, secretFile)); err != nil {
+			return err
+		}
+	}
+	rooms, err := actors.New(actors.Config{
+		Journal: rt.store, Drivers: rt.driver, Logger: rt.log, Observer: rt.count,
+		JournalQuota: rt.config.Limits.JournalBytesPerSecond,
+	})
+	if err != nil {
+		return err
+	}
+	rt.rooms = rooms
+	auth := rt.config.Auth.gatewayAuth()
+	if len(auth.Keys) == 0 {
+		auth = closed()
+	}
+	l := rt.config.Limits
+	rt.gate, err = gateway.New(gateway.Config{
+		Rooms: rooms, Auth: auth, Secret: secret, Origins: rt.config.Origins, Logger: rt.log,
+		Templates: func(room event.RoomID) (*event.RoomConfig, bool) {
+			t, ok := rt.template(room)
+			if !ok {
+				return nil, false
+			}
+			return &t.Room, t.ParticipantsCreate
+		},
+		Limits: gateway.Limits{
+			Connections: l.Connections, PerSubject: l.ConnectionsPerSubject, PerAddress: l.ConnectionsPerAddress,
+			InputsPerSec: l.InputsPerSecond, InputBurst: l.InputBurst, FramesPerSec: l.FramesPerSecond,
+			CreatesPerMin: l.CreatesPerMinute,
+		},
+	})
+	return err
+}
+
+// driver returns the driver with that name.
+func (rt *Runtime) driver(name string) (driver.Driver, bool) {
+	d, ok := rt.config.Drivers[name]
+	return d, ok
+}
+
+func (rt *Runtime) template(room event.RoomID) (Template, bool) {
+	for _, t := range rt.config.Templates {
+		if event.Match(t.Match, string(room), "") {
+			return t, true
+		}
+	}
+	return Template{}, false
+}
+
+// Start resumes the rooms whose work was cut short and lets clients in.
+func (rt *Runtime) Start(ctx context.Context) error {
+	if err := rt.rooms.Start(ctx); err != nil {
+		return err
+	}
+	rt.gate.SetReady(true)
+	return nil
+}
+
+// Handler serves /v1/rooms/{room}/ws, /healthz and /readyz.
+func (rt *Runtime) Handler() http.Handler { return rt.gate.Handler() }
+
+// Shutdown tells clients to go (goaway), lets the attempts in flight go in good
+// order, and closes the data directory. What was acknowledged is durable
+// whether or not it is called; runs that were let go resume at the next Start.
+// ctx bounds it. A second call returns what the first one returned.
+func (rt *Runtime) Shutdown(ctx context.Context) error {
+	rt.shutdown.Do(func() {
+		rt.gate.SetReady(false)
+		rt.err = errors.Join(rt.gate.Drain(ctx), rt.rooms.Shutdown(ctx))
+		rt.gate.Close()
+		rt.err = errors.Join(rt.err, rt.store.Close())
+	})
+	return rt.err
+}
+
+// secretFile holds the secret of a data directory whose server was given none.
+const secretFile = "secret.key"
+
+// keptSecret reads the secret of a data directory, or makes one, readable by its owner only.
+func keptSecret(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if len(b) < 32 {
+			return nil, fmt.Errorf("%s holds %d bytes where a secret has at least 32; remove it to make a new one, which costs clients a reload", filepath.Base(path), len(b))
+		}
+		return b, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the secret of the data directory cannot be read: %w", err)
+	}
+	b = make([]byte, 32)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return nil, fmt.Errorf("the secret of the data directory cannot be written: %w", err)
+	}
+	return b, nil
+}
