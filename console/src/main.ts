@@ -110,15 +110,22 @@ class Page implements Handler {
     const shown = (): void => {
       this.#connection.setHidden(document.hidden);
       if (document.hidden) this.#save();
-      else this.#connection.retryNow();
+      else this.#hope();
     };
     document.addEventListener("visibilitychange", shown);
-    addEventListener("online", () => this.#connection.retryNow());
+    addEventListener("online", () => this.#hope());
     addEventListener("pagehide", () => this.#save());
     shown();
     this.#connection.start();
     // A keyboard that covers half of a phone is only opened by the person.
     if (matchMedia("(hover: hover)").matches) this.#composer.focus();
+  }
+
+  /** There is reason to think that a try would succeed now. */
+  #hope(): void {
+    const { phase, cause } = this.#connection.status;
+    if (phase === "stopped" && cause?.kind === "budget") this.#connection.start();
+    else this.#connection.retryNow();
   }
 
   reset(state: Parameters<Handler["reset"]>[0]): void {
@@ -272,6 +279,9 @@ class Page implements Handler {
 
   #refresh(): void {
     for (const place of places) this.#welcomes[place].hidden = !this.#transcripts[place].empty || !this.#settled();
+    for (const place of places) {
+      this.#tabs.panel(place).dataset["running"] = openRun(this.#view, this.#channels[place])?.status ?? "";
+    }
     const open = openRun(this.#view, this.#channels[this.#tabs.current]);
     const asked = open?.status === "waiting_for_input" && open.askedBy === this.#me;
     if (asked) this.#composer.ask(`Your answer to ${agentName(this.#view, open.agent)}`, "Answer");

@@ -85,7 +85,8 @@ export function runLine(run: RunView, agent: string, mine: boolean, speaking: bo
     case "queued":
       return "Waits until the answer before it has ended.";
     case "active":
-      return speaking ? "" : progressLine(run.progress) || `${agent} is at work.`;
+      // Between two texts of an answer there is nothing to say unless the agent says it.
+      return speaking ? "" : progressLine(run.progress) || (answered ? "" : `${agent} is at work.`);
     case "waiting_for_input":
       return mine ? `${agent} waits for your answer.` : `${agent} waits for an answer from ${run.askedBy ?? "somebody"}.`;
     case "completed":

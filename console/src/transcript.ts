@@ -142,8 +142,22 @@ export class Transcript {
     const body = element("div", "text");
     const note = element("p", "unseen", "Cut off here.");
     row.dataset["purpose"] = message.purpose;
+    row.classList.toggle("continued", this.#continues(message));
     row.append(meta, body, note);
     return { row, text: new StreamedText(body, message.kind === "output"), note };
+  }
+
+  /** Whether a message only goes on with the answer right above it, so that its head need not be seen again. */
+  #continues(message: Message): boolean {
+    const all = this.#around.view().messages[this.#channel] ?? [];
+    const above = all.slice(0, all.indexOf(message)).findLast((other) => other.status !== "abandoned");
+    return (
+      message.kind === "output" &&
+      above?.kind === "output" &&
+      above.run === message.run &&
+      above.purpose === message.purpose &&
+      JSON.stringify(above.disclosure) === JSON.stringify(message.disclosure)
+    );
   }
 
   #newPending(pending: Pending): HTMLElement {

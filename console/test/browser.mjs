@@ -60,10 +60,11 @@ export async function ask(page, text) {
   await page.getByRole("textbox").press("Enter");
 }
 
-/** The visible messages of the conversation in view: who, who may see it, text, how it stands. */
+/** The visible messages of the conversation in view: kind, who, who may see it, text, how it stands. */
 export function messages(page) {
   return page.locator("section:not([hidden]) .message:not([hidden])").evaluateAll((rows) =>
     rows.map((row) => ({
+      kind: ["agent", "mine", "other"].find((kind) => row.classList.contains(kind)),
       who: row.querySelector(".name").textContent,
       audience: row.querySelector(".audience")?.lastChild.textContent,
       text: row.querySelector(".text").textContent,
@@ -72,13 +73,21 @@ export function messages(page) {
   );
 }
 
+/** The text so far of the answer below the last input; several outputs are joined by newlines. */
+export async function answerSoFar(page) {
+  const shown = await messages(page);
+  const from = shown.findLastIndex((message) => message.kind !== "agent");
+  return shown.slice(from + 1).map((message) => message.text).join("\n");
+}
+
 /** The text of the answer below the last input, once it is whole. */
 export async function answer(page) {
-  const text = await page.waitForFunction(() => {
-    const last = [...document.querySelectorAll("section:not([hidden]) .message:not([hidden])")].at(-1);
-    return last?.classList.contains("agent") && last.dataset.status === "closed" && last.querySelector(".text").textContent;
+  await page.waitForFunction(() => {
+    const panel = document.querySelector("section:not([hidden])");
+    const last = [...panel.querySelectorAll(".message:not([hidden])")].at(-1);
+    return panel.dataset.running !== "active" && last?.classList.contains("agent") && last.dataset.status === "closed";
   });
-  return await text.jsonValue();
+  return await answerSoFar(page);
 }
 
 /** A line or note of the conversation in view with this text; the announcements for screen readers have it too. */
