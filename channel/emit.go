@@ -1,8 +1,10 @@
 package channel
 
 import (
+	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -76,7 +78,7 @@ func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 	case event.Progress:
 		return r.checkProgress(x)
 	case event.AssistantOutput:
-		return r.checkOutput(x, f)
+		return r.checkOutput(x, f, nil)
 	case event.Checkpoint:
 		if len(x.Value) > event.MaxCheckpoint {
 			return nil, fmt.Errorf("a checkpoint has at most %d bytes, this one has %d", event.MaxCheckpoint, len(x.Value))
@@ -115,7 +117,8 @@ func (r *Run) checkProgress(x event.Progress) ([]Event, error) {
 	return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
 }
 
-func (r *Run) checkOutput(x event.AssistantOutput, f Fresh) ([]Event, error) {
+// checkOutput checks one delta; earlier holds what the same event has already made.
+func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]Event, error) {
 	switch {
 	case x.Output == "" || len(x.Output) > maxLogicalID:
 		return nil, fmt.Errorf("an output has an id of 1 to %d bytes", maxLogicalID)
@@ -154,7 +157,7 @@ func (r *Run) checkOutput(x event.AssistantOutput, f Fresh) ([]Event, error) {
 				return nil, fmt.Errorf("nobody of the audience may see the run") // E7
 			}
 		}
-		x.Output, x.Audience = r.newOutputID(f.Rand), event.Disclosure{}
+		x.Output, x.Audience = r.newOutputID(f.Rand, earlier), event.Disclosure{}
 		return []Event{{Body: x, Logical: logical, Disclosure: to}}, nil
 	}
 	switch {
@@ -199,7 +202,6 @@ func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
 		if len(u.Text) > maxUtterance {
 			return nil, fmt.Errorf("an utterance has at most %d bytes", maxUtterance)
 		}
-		f.Rand[0] ^= byte(i + 1)
 		x := event.AssistantOutput{
 			Output: event.OutputID(fmt.Sprintf("utterance-%d", i+1)), Delta: "x", Final: true,
 			Audience: u.Audience, Lang: u.Lang,
@@ -207,7 +209,7 @@ func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
 		if event.Blank(u.Text) || !utf8.ValidString(u.Text) {
 			return nil, fmt.Errorf("utterance %d is blank or not valid UTF-8", i+1)
 		}
-		checked, err := r.checkOutput(x, f)
+		checked, err := r.checkOutput(x, f, out)
 		if err != nil {
 			return nil, fmt.Errorf("utterance %d: %w", i+1, err)
 		}
@@ -238,20 +240,22 @@ func chunks(s string, size int) []string {
 	return append(parts, s)
 }
 
-// newOutputID makes a delivery id that is opaque and unique in the run (E3). It
-// is random rather than counted, so that it tells nobody how many outputs he
-// did not see.
-func (r *Run) newOutputID(rand [16]byte) event.OutputID {
+// newOutputID makes a delivery id that is opaque and unique in the run and among
+// the outputs that the same event has made before (E3). It is random rather than
+// counted, so that it tells nobody how many outputs he did not see.
+func (r *Run) newOutputID(rand [16]byte, earlier []Event) event.OutputID {
 	for {
 		o := event.OutputID("o_" + id(rand[:5]))
-		if r.delivery(o) == nil {
+		made := func(e Event) bool {
+			x, ok := e.Body.(event.AssistantOutput)
+			return ok && x.Output == o
+		}
+		if r.delivery(o) == nil && !slices.ContainsFunc(earlier, made) {
 			return o
 		}
-		for i := range 5 {
-			if rand[i]++; rand[i] != 0 {
-				break
-			}
-		}
+		// A hash, because neighbours of an id would tell what was made together with it.
+		sum := sha256.Sum256(rand[:])
+		rand = [16]byte(sum[:16])
 	}
 }
 
