@@ -19,6 +19,7 @@ const (
 	maxLogicalID = 128
 	maxRequestID = 128
 	maxUtterance = 64 << 10
+	maxAudience  = 256
 	maxSpoken    = 8 << 10
 	maxWait      = 7 * 24 * time.Hour
 )
@@ -68,11 +69,8 @@ func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 	if n <= r.N {
 		return nil, nil // R5
 	}
-	if r.Events >= event.MaxAttemptEvents {
-		return nil, fmt.Errorf("an attempt sends at most %d events", event.MaxAttemptEvents)
-	}
-	if r.Bytes+Size(body) > event.MaxAttemptBytes {
-		return nil, fmt.Errorf("an attempt sends at most %d bytes", event.MaxAttemptBytes)
+	if err := r.bound(1, Size(body)); err != nil {
+		return nil, err
 	}
 	switch x := body.(type) {
 	case event.Progress:
@@ -98,6 +96,17 @@ func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 		return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
 	}
 	return nil, fmt.Errorf("a driver does not send events of type %T", body)
+}
+
+// bound holds E6 for what an attempt journals in all.
+func (r *Run) bound(events, bytes int) error {
+	switch {
+	case r.Events+events > event.MaxAttemptEvents:
+		return fmt.Errorf("an attempt sends at most %d events", event.MaxAttemptEvents)
+	case r.Bytes+bytes > event.MaxAttemptBytes:
+		return fmt.Errorf("an attempt sends at most %d bytes", event.MaxAttemptBytes)
+	}
+	return nil
 }
 
 func (r *Run) checkProgress(x event.Progress) ([]Event, error) {
@@ -130,11 +139,18 @@ func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]
 		return nil, fmt.Errorf("an output is not valid UTF-8")
 	case len(x.Lang) > maxStage:
 		return nil, fmt.Errorf("a language tag has at most %d bytes", maxStage)
+	case x.Purpose > event.ProgressText || x.History > event.Ephemeral:
+		return nil, fmt.Errorf("an output has an unknown purpose or history")
+	case len(x.Audience.Participants) > maxAudience:
+		return nil, fmt.Errorf("an audience names at most %d participants", maxAudience)
 	case x.Delta == "" && !x.Final:
 		return nil, fmt.Errorf("an empty delta only closes an output")
 	}
 	if r.closedBefore(x.Output) {
 		return nil, nil // R2
+	}
+	if x.Audience.Kind == event.DiscloseParticipants {
+		x.Audience = event.ToParticipants(x.Audience.Participants...) // a driver may name them in any order
 	}
 	logical := x.Output
 	o := r.current(logical)
@@ -223,6 +239,13 @@ func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
 			whole.Final = true
 			out[len(out)-1].Body = whole
 		}
+	}
+	bytes := 0
+	for _, ev := range out {
+		bytes += Size(ev.Body)
+	}
+	if err := r.bound(len(out), bytes); err != nil {
+		return nil, err
 	}
 	return out, nil
 }

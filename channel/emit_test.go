@@ -2,6 +2,7 @@ package channel
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,73 @@ func TestUtterancesAreOutputsOfTheirOwn(t *testing.T) {
 		if len(seen) != 16 {
 			t.Errorf("%d outputs", len(seen))
 		}
+	}
+}
+
+// TestAnAttemptIsBounded holds E6: 10,000 events and 8 MiB, also for a decision
+// that makes many events at once.
+func TestAnAttemptIsBounded(t *testing.T) {
+	long := event.Decision{}
+	for range 16 {
+		long.Utterances = append(long.Utterances, event.Utterance{Text: strings.Repeat("x", 64<<10)})
+	}
+	for _, c := range []struct {
+		name   string
+		events int
+		bytes  int
+		body   event.RunBody
+		fault  bool
+	}{
+		{"the last event", event.MaxAttemptEvents - 1, 0, event.Progress{Stage: "s"}, false},
+		{"one event more", event.MaxAttemptEvents, 0, event.Progress{Stage: "s"}, true},
+		{"a decision that fits", 0, 0, long, false},
+		{"a decision of too many events", event.MaxAttemptEvents - 16, 0, long, true},
+		{"a delta that fits", 0, event.MaxAttemptBytes - 4096 - 64, event.AssistantOutput{Output: "a", Delta: strings.Repeat("x", 4096)}, false},
+		{"a delta too many", 0, event.MaxAttemptBytes - 4096, event.AssistantOutput{Output: "a", Delta: strings.Repeat("x", 4096)}, true},
+		{"a decision of too many bytes", 0, event.MaxAttemptBytes - (1 << 20) - 4096, long, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, r := active()
+			r.Events, r.Bytes = c.events, c.bytes
+			evs, err := r.Check(1, c.body, fresh(1))
+			if (err != nil) != c.fault {
+				t.Fatalf("error %v", err)
+			}
+			total := c.bytes
+			for _, ev := range evs {
+				total += Size(ev.Body)
+			}
+			if c.events+len(evs) > event.MaxAttemptEvents || total > event.MaxAttemptBytes {
+				t.Errorf("the attempt grows to %d events and %d bytes", c.events+len(evs), total)
+			}
+		})
+	}
+}
+
+// TestUnknownWordsAreFaults holds E6: what a driver sends is one of the known words.
+func TestUnknownWordsAreFaults(t *testing.T) {
+	for _, x := range []event.AssistantOutput{
+		{Output: "a", Delta: "x", Purpose: 9},
+		{Output: "a", Delta: "x", History: 9},
+		{Output: "a", Delta: "x", Audience: event.Disclosure{Kind: 9}},
+	} {
+		_, r := active()
+		if _, err := r.Check(1, x, fresh(1)); err == nil {
+			t.Errorf("purpose %v, history %v, audience %v were taken", x.Purpose, x.History, x.Audience.Kind)
+		}
+	}
+}
+
+// TestAudienceOfUnsortedNames holds E7 also for a driver that writes the names
+// of an audience in any order.
+func TestAudienceOfUnsortedNames(t *testing.T) {
+	l, r := active()
+	r.Disclosure = event.ToParticipants("ann", "bob", "cat")
+	evs := take(t, l, 1, event.AssistantOutput{
+		Output: "a", Delta: "x",
+		Audience: event.Disclosure{Kind: event.DiscloseParticipants, Participants: []event.ParticipantID{"cat", "ann", "ann"}},
+	})
+	if to := evs[0].Disclosure; !to.Equal(event.ToParticipants("ann", "cat")) {
+		t.Errorf("the output is for %v", to)
 	}
 }
