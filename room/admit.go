@@ -2,6 +2,7 @@ package room
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"parley/channel"
 	"parley/event"
@@ -128,11 +129,16 @@ func (d *draft) authorize(m event.Submit) (event.Disclosure, error) {
 		return none, event.Refuse(event.ChannelForbidden, "your token does not let you speak on this channel")
 	}
 	in := m.Input
-	if m.As != (event.Endpoint{}) && !m.Access.Host() {
-		return none, event.Refuse(event.Forbidden, "only a host names another speaker")
+	if m.As != (event.Endpoint{}) {
+		if !m.Access.Host() {
+			return none, event.Refuse(event.Forbidden, "only a host names another speaker")
+		}
+		if m.As.Kind < event.Participant || m.As.Kind > event.Watcher || !word(m.As.ID, event.MaxName) {
+			return none, event.Refuse(event.BadRequest, "a speaker has a known kind and an id of 1 to %d bytes", event.MaxName)
+		}
 	}
-	if len(in.ID) == 0 || len(in.ID) > event.MaxInputID {
-		return none, event.Refuse(event.BadRequest, "an input has an id of 1 to %d bytes", event.MaxInputID)
+	if !word(string(in.ID), event.MaxInputID) {
+		return none, event.Refuse(event.BadRequest, "an input has an id of 1 to %d bytes of UTF-8", event.MaxInputID)
 	}
 	if err := event.CheckText(in.Text); err != nil {
 		return none, err
@@ -140,8 +146,11 @@ func (d *draft) authorize(m event.Submit) (event.Disclosure, error) {
 	if in.Modality != event.Speech && in.Modality != event.Text {
 		return none, event.Refuse(event.BadRequest, "modality is speech or text")
 	}
-	if len(in.Lang) > 64 {
-		return none, event.Refuse(event.BadRequest, "a language tag has at most 64 bytes")
+	if in.Lang != "" && !word(in.Lang, 64) {
+		return none, event.Refuse(event.BadRequest, "a language tag has at most 64 bytes of UTF-8")
+	}
+	if c := in.Continuation; c != nil && c.Token == "" && c.Request == "" {
+		return none, event.Refuse(event.BadRequest, "a continuation names its run and the request or the token")
 	}
 	if len(in.Agents) > maxAgents {
 		return none, event.Refuse(event.BadRequest, "an input addresses at most %d agents", maxAgents)
@@ -159,6 +168,10 @@ func (d *draft) authorize(m event.Submit) (event.Disclosure, error) {
 	return to, nil
 }
 
+// word reports whether an id or a tag has 1 to size bytes of valid UTF-8: what
+// is not would not come back from a snapshot as it went in.
+func word(s string, size int) bool { return s != "" && len(s) <= size && utf8.ValidString(s) }
+
 // budget holds C3 and A1 for the deadline of an input. Fixed reports that the
 // input itself gave it.
 func (d *draft) budget(m event.Submit) (budget time.Duration, fixed bool, err error) {
@@ -168,8 +181,9 @@ func (d *draft) budget(m event.Submit) (budget time.Duration, fixed bool, err er
 	}
 	given := *m.Input.Deadline
 	switch {
-	case given < 0 || given > 7*24*time.Hour:
-		return 0, false, event.Refuse(event.BadRequest, "deadlineMs lies within 0 and 604800000")
+	case given < 0 || given > 7*24*time.Hour || given%time.Millisecond != 0:
+		// A part of a millisecond would be lost in the journal, and a replay would differ.
+		return 0, false, event.Refuse(event.BadRequest, "deadlineMs is a whole number within 0 and 604800000")
 	case (given == 0 || given > room) && !m.Access.Host():
 		return 0, false, event.Refuse(event.Forbidden, "only a host gives a deadline of 0 or one beyond the room's")
 	}
