@@ -214,10 +214,12 @@ func (d *draft) route(m event.Submit, who event.Endpoint) (event.Agent, error) {
 	}
 	// An answer to a question goes to the agent that asked, if it names its run.
 	if c := m.Input.Continuation; c != nil {
-		if l := d.s.lanes[m.Channel]; l != nil && l.Open.ID == c.Run {
-			if a, ok := d.s.config.Agent(l.Open.Agent); ok {
-				return a, nil
+		if l := d.s.lanes[m.Channel]; l != nil && l.Open.ID == c.Run && l.Open.Speaker == who {
+			if !d.visible(l.Open.Agent, who) {
+				return event.Agent{}, event.Refuse(event.NoAgent, "the agent that asked cannot answer here at the moment; try again later")
 			}
+			a, _ := d.s.config.Agent(l.Open.Agent)
+			return a, nil
 		}
 	}
 	var focus event.AgentID
