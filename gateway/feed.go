@@ -1,0 +1,257 @@
+package gateway
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley/event"
+	"parley/gateway/wire"
+)
+
+// feed is a room as its connections see it: the newest position that is
+// durable, the newest entries with their encoded items, and who is to be woken.
+// It holds entries only while connections are at work on them, so that an idle
+// room costs nothing but this struct.
+//
+// Safe for concurrent use; mu guards the fields below it. refs is guarded by
+// the Gateway's lock.
+type feed struct {
+	g    *Gateway
+	room event.RoomID
+	keys *wire.Keys
+	refs int
+
+	follow sync.Once
+	stop   func()
+
+	head atomic.Uint64
+
+	fill sync.Mutex // held while the rooms are read for all, so that it is done once
+
+	mu        sync.Mutex
+	inc       event.Incarnation
+	conns     []*conn
+	spreading bool
+	tail      []*feedEntry // contiguous; the newest at the end
+	used      time.Time    // when tail was read last
+	trim      timer
+}
+
+// feedEntry is an entry with its items, each written once for all viewers of its variant.
+type feedEntry struct {
+	*event.Entry
+	items [wire.Variants]atomic.Pointer[[]byte]
+}
+
+const (
+	feedChunk = 64              // entries taken at once
+	feedTail  = 256             // entries kept
+	feedIdle  = 2 * time.Second // after which they are let go
+	direct    = 4               // connections that are woken without a goroutine of their own
+)
+
+// moved is called by the room. It must not block.
+func (f *feed) moved(head event.Seq) {
+	if !f.raise(head) {
+		return
+	}
+	f.mu.Lock()
+	if len(f.conns) <= direct {
+		var few [direct]*conn
+		list := append(few[:0], f.conns...)
+		f.mu.Unlock()
+		for _, c := range list {
+			c.kick()
+		}
+		return
+	}
+	start := !f.spreading
+	f.spreading = true
+	f.mu.Unlock()
+	if start {
+		go f.spread()
+	}
+}
+
+// raise moves the head up.
+func (f *feed) raise(head event.Seq) bool {
+	for {
+		was := f.head.Load()
+		if uint64(head) <= was {
+			return false
+		}
+		if f.head.CompareAndSwap(was, uint64(head)) {
+			return true
+		}
+	}
+}
+
+// spread wakes many connections, away from the room's goroutine. It ends by
+// itself once the head rests.
+func (f *feed) spread() {
+	var list []*conn
+	for {
+		head := f.head.Load()
+		f.mu.Lock()
+		list = append(list[:0], f.conns...)
+		f.mu.Unlock()
+		for _, c := range list {
+			c.kick()
+		}
+		f.mu.Lock()
+		if f.head.Load() == head {
+			f.spreading = false
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+	}
+}
+
+func (f *feed) add(c *conn) {
+	f.mu.Lock()
+	f.conns = append(f.conns, c)
+	f.mu.Unlock()
+}
+
+func (f *feed) remove(c *conn) {
+	f.mu.Lock()
+	if i := slices.Index(f.conns, c); i >= 0 {
+		last := len(f.conns) - 1
+		f.conns[i], f.conns[last] = f.conns[last], nil
+		f.conns = f.conns[:last]
+	}
+	f.mu.Unlock()
+}
+
+func (f *feed) setIncarnation(inc event.Incarnation) {
+	f.mu.Lock()
+	f.inc = inc
+	f.mu.Unlock()
+}
+
+func (f *feed) incarnation() event.Incarnation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inc
+}
+
+// read returns entries after a position, at most feedChunk, appended to buf,
+// and the head. Those near the head come from what all connections share; a
+// connection that is far behind reads for itself.
+func (f *feed) read(after event.Seq, buf []*feedEntry) ([]*feedEntry, event.Seq, error) {
+	head := event.Seq(f.head.Load())
+	if after >= head {
+		return buf, head, nil
+	}
+	if head-after > feedTail {
+		return f.readFor(after, buf)
+	}
+	if out, ok := f.shared(after, buf); ok {
+		return out, head, nil
+	}
+	f.fill.Lock()
+	defer f.fill.Unlock()
+	if out, ok := f.shared(after, buf); ok { // somebody else has read it meanwhile
+		return out, head, nil
+	}
+	from := f.end(after)
+	entries, head, err := f.g.cfg.Rooms.Read(f.room, from, feedTail)
+	if err != nil {
+		return buf, head, err
+	}
+	f.keep(from, entries)
+	if out, ok := f.shared(after, buf); ok {
+		return out, max(head, event.Seq(f.head.Load())), nil
+	}
+	return f.readFor(after, buf)
+}
+
+func (f *feed) readFor(after event.Seq, buf []*feedEntry) ([]*feedEntry, event.Seq, error) {
+	entries, head, err := f.g.cfg.Rooms.Read(f.room, after, feedChunk)
+	for _, e := range entries {
+		buf = append(buf, &feedEntry{Entry: e})
+	}
+	return buf, max(head, event.Seq(f.head.Load())), err
+}
+
+// shared returns what the shared entries have after a position.
+func (f *feed) shared(after event.Seq, buf []*feedEntry) ([]*feedEntry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.tail) == 0 || after+1 < f.tail[0].Seq || after >= f.tail[len(f.tail)-1].Seq {
+		return buf, false
+	}
+	at := int(after + 1 - f.tail[0].Seq)
+	return append(buf, f.tail[at:min(len(f.tail), at+feedChunk)]...), true
+}
+
+// end returns the position after which to read so that the tail stays
+// contiguous and reaches beyond after.
+func (f *feed) end(after event.Seq) event.Seq {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.tail); n > 0 && after+1 >= f.tail[0].Seq {
+		if last := f.tail[n-1].Seq; after-min(after, last) < feedTail {
+			return last
+		}
+	}
+	return after
+}
+
+func (f *feed) keep(from event.Seq, entries []*event.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.tail); n > 0 && f.tail[n-1].Seq != from {
+		f.tail = nil
+	}
+	for _, e := range entries {
+		if n := len(f.tail); n > 0 && f.tail[n-1].Seq+1 != e.Seq {
+			f.tail = nil // what lay between is no longer retained
+		}
+		f.tail = append(f.tail, &feedEntry{Entry: e})
+	}
+	if n := len(f.tail); n > feedTail {
+		f.tail = append([]*feedEntry(nil), f.tail[n-feedTail:]...)
+	}
+	idle := f.used.IsZero()
+	f.used = time.Now()
+	if idle {
+		f.g.wheel.set(&f.trim, f.used.Add(feedIdle))
+	}
+}
+
+// idle lets the shared entries go once nobody has read for a while.
+func (f *feed) idle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if next := f.used.Add(feedIdle); time.Now().Before(next) {
+		f.g.wheel.set(&f.trim, next)
+		return
+	}
+	f.tail, f.used = nil, time.Time{}
+}
+
+// item returns an entry as a viewer gets it; nil when it does not.
+func (f *feed) item(e *feedEntry, v wire.Viewer) []byte {
+	as := v.Variant(e.Entry)
+	switch as {
+	case wire.Hidden:
+		return nil
+	case wire.Own:
+		return f.encode(e, v, as)
+	}
+	if p := e.items[as].Load(); p != nil {
+		return *p
+	}
+	b := f.encode(e, v, as)
+	e.items[as].Store(&b)
+	return b
+}
+
+func (f *feed) encode(e *feedEntry, v wire.Viewer, as wire.Variant) []byte {
+	id := f.keys.EntryID(f.incarnation(), e.Seq)
+	return wire.AppendItem(make([]byte, 0, 256), e.Entry, id, v, as)
+}

@@ -1,0 +1,346 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/zap"
+
+	"parley/event"
+	"parley/gateway/wire"
+)
+
+// buffers holds the memory of batches between writers.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 8<<10)) }}
+
+// maxScan is how many entries a writer looks at for a viewer who sees none of
+// them before it looks after everything else again.
+const maxScan = 4096
+
+// write is the writer: it lives while there is something to write. Whether it
+// runs is c.writing, which it clears under the lock in which it saw that there
+// is nothing left.
+func (c *conn) write() {
+	defer c.g.work.Done()
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for {
+		todo, more := c.next()
+		if !more {
+			return
+		}
+		for _, f := range todo.control {
+			if !c.send(f) {
+				return
+			}
+		}
+		if todo.close != 0 {
+			c.sayClose(todo.close)
+			return
+		}
+		if todo.scan && !c.writeItems(todo.items, buf) {
+			return
+		}
+		if todo.ping != 0 && !c.writePing(todo.ping) {
+			return
+		}
+	}
+}
+
+type todo struct {
+	control [][]byte
+	scan    bool  // whether there are entries to look at
+	items   int   // how many may be sent of them; 0 looks for the first that would be
+	ping    int64 // T of a ping to be sent; 0: none
+	close   wire.Close
+}
+
+// next takes what there is to write. more is false when the writer has to end.
+func (c *conn) next() (t todo, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.control, c.control = c.control, nil
+	if c.closing != 0 {
+		t.close = c.closing
+		return t, true // writing stays set: nothing is written after the close
+	}
+	if c.pingDue {
+		t.ping, c.pingDue = c.pings[len(c.pings)-1].t, false
+	}
+	if c.phase == phaseLive && c.heldFrom.IsZero() {
+		t.scan = c.pos < event.Seq(c.feed.head.Load()) || !c.caughtUp
+		t.items = c.roomLocked()
+	}
+	if !t.scan && t.ping == 0 && len(t.control) == 0 {
+		c.writing = false
+		return t, false
+	}
+	return t, true
+}
+
+// roomLocked returns how many items may be sent before the client acknowledges.
+func (c *conn) roomLocked() int {
+	if c.inFlight >= c.g.cfg.Limits.WindowBytes {
+		return 0
+	}
+	return max(0, c.g.cfg.Limits.Window-int(c.n-c.acked))
+}
+
+// send writes one frame. On failure the connection is over.
+func (c *conn) send(frame []byte) bool {
+	_ = c.ws.SetWriteDeadline(time.Now().Add(c.g.cfg.Limits.WriteTimeout))
+	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
+		if isTimeout(err) {
+			c.g.countClose(wire.CloseSlowConsumer) // it cannot be told any more
+		}
+		c.raw.Close()
+		return false
+	}
+	return true
+}
+
+// sayClose writes the close frame and gives the peer a moment to read it; the
+// reader ends with that.
+func (c *conn) sayClose(code wire.Close) {
+	if code != wire.CloseNormal {
+		deadline := time.Now().Add(closeGrace)
+		message := websocket.FormatCloseMessage(int(code), code.Word())
+		if err := c.ws.WriteControl(websocket.CloseMessage, message, deadline); err != nil {
+			c.raw.Close()
+			return
+		}
+		if half, ok := c.raw.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}
+	_ = c.raw.SetReadDeadline(time.Now().Add(linger))
+}
+
+// writeItems sends at most one frame of items, and caught_up when the stream
+// has reached the present.
+func (c *conn) writeItems(most int, buf *[]byte) bool {
+	l := c.lens.Load()
+	var batch wire.Batch
+	batch.Reset(*buf)
+	var chunk [feedChunk]*feedEntry
+	at, caught, full := c.posAt, false, false
+	for scanned := 0; !full && !caught && scanned < maxScan; {
+		entries, head, err := c.feed.read(c.pos, chunk[:0])
+		if err != nil || len(entries) == 0 && c.pos < head {
+			c.g.cfg.Logger.Error("entries could not be read", zap.String("room", string(c.room)), zap.String("conn", c.id),
+				zap.Uint64("after", uint64(c.pos)), zap.Error(err))
+			c.shut(wire.CloseOverloaded)
+			return true // the close is written by the next round
+		}
+		for _, e := range entries {
+			if l.sees(e.Entry) {
+				if item := c.feed.item(e, l.viewer); item != nil {
+					if batch.Len() == most || !batch.Fits(len(item), c.maxFrame) {
+						full = true
+						break
+					}
+					batch.Add(item)
+				}
+			}
+			c.pos, at = e.Seq, e.At
+		}
+		scanned += len(entries)
+		caught = !full && c.pos >= head
+	}
+	if caught {
+		at = c.g.cfg.Clock() // nothing newer exists: the position is as good as now
+	}
+	c.posAt = at
+	ok := true
+	if full && batch.Len() == 0 {
+		c.hold()
+	}
+	if n := batch.Len(); n > 0 {
+		var text [80]byte
+		frame := batch.Frame(c.n+1, c.cursor(text[:0], l))
+		// Counted before it is written: its ack may overtake our return from the socket.
+		c.mu.Lock()
+		c.n += uint64(n)
+		c.sentLocked(len(frame))
+		c.mu.Unlock()
+		ok = c.send(frame)
+		*buf = batch.Buffer()
+	}
+	if caught && ok {
+		c.mu.Lock()
+		first := !c.caughtUp
+		c.caughtUp = true
+		c.mu.Unlock()
+		if first {
+			ok = c.send(wire.CaughtUp{Cursor: string(c.cursor(nil, l))}.Append(nil))
+		}
+	}
+	return ok
+}
+
+// hold notes that an item waits for the client to acknowledge earlier ones.
+func (c *conn) hold() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.roomLocked() == 0 {
+		c.heldFrom = time.Now()
+		c.g.wheel.earlier(&c.timer, c.heldFrom.Add(c.g.cfg.Limits.UnsentAge))
+	}
+}
+
+// ack takes a client's word that it has handled all up to item n. It returns
+// false for items that were never sent.
+func (c *conn) ack(n uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n > c.n {
+		return false
+	}
+	c.acked = max(c.acked, n)
+	gone := 0
+	for gone < len(c.unacked) && c.unacked[gone].last <= n {
+		c.inFlight -= c.unacked[gone].bytes
+		gone++
+	}
+	if c.unacked = c.unacked[gone:]; len(c.unacked) == 0 {
+		c.unacked = nil // an idle connection holds no memory for it
+	}
+	if !c.heldFrom.IsZero() && c.roomLocked() > 0 && c.closing == 0 {
+		c.heldFrom = time.Time{}
+		c.startLocked()
+	}
+	return true
+}
+
+// pong takes the answer to a ping; one that was not asked for changes nothing.
+func (c *conn) pong(t int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range c.pings {
+		if p.t == t {
+			c.heard = p.at
+			if c.pings = c.pings[i+1:]; len(c.pings) == 0 {
+				c.pings = nil
+			}
+			return
+		}
+	}
+}
+
+// sentLocked notes a frame of items that is on its way.
+func (c *conn) sentLocked(bytes int) {
+	now := time.Now()
+	if len(c.unacked) == 0 {
+		c.g.wheel.earlier(&c.timer, now.Add(c.g.cfg.Limits.AnswerAge/2))
+	}
+	c.unacked = append(c.unacked, sent{c.n, bytes, now})
+	c.inFlight += bytes
+}
+
+// writePing carries a fresh cursor, so that a viewer who sees nothing for weeks
+// still has one that is not expired.
+func (c *conn) writePing(t int64) bool {
+	l := c.lens.Load()
+	if c.pos >= event.Seq(c.feed.head.Load()) {
+		c.posAt = c.g.cfg.Clock()
+	}
+	return c.send(wire.Ping{Cursor: string(c.cursor(nil, l)), T: t}.Append(nil))
+}
+
+// cursor appends a fresh cursor of the present position.
+func (c *conn) cursor(b []byte, l *lens) []byte {
+	return c.seal(b, l, c.pos, c.posAt)
+}
+
+func (c *conn) seal(b []byte, l *lens, pos event.Seq, at time.Time) []byte {
+	var nonce [wire.NonceSize]byte
+	c.g.random(nonce[:])
+	return c.feed.keys.AppendCursor(b, nonce, []byte(l.viewer.Subject), wire.Cursor{
+		Incarnation: c.feed.incarnation(), Seq: pos, Minutes: wire.Minutes(at), Channels: l.hash,
+	})
+}
+
+// check is the connection's timer. It runs on the wheel and does not block.
+func (c *conn) check() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, lim := time.Now(), &c.g.cfg.Limits
+	next := now.Add(time.Hour)
+	due := func(at time.Time) bool {
+		if at.IsZero() {
+			return false
+		}
+		if now.Before(at) {
+			if at.Before(next) {
+				next = at
+			}
+			return false
+		}
+		return true
+	}
+	if c.phase == phaseGone {
+		return
+	}
+	if c.closing != 0 {
+		if due(c.closeBy) {
+			c.raw.Close() // the close frame did not get out
+			return
+		}
+		c.g.wheel.set(&c.timer, next)
+		return
+	}
+	switch {
+	case c.phase == phaseHello && due(c.helloBy):
+		c.shutLocked(wire.CloseHelloTimeout)
+		return
+	case due(c.goAt):
+		c.shutLocked(wire.CloseRestarting)
+		return
+	case c.phase == phaseLive && due(c.expiresLocked(now)):
+		c.shutLocked(wire.CloseTokenExpired)
+		return
+	case !c.heldFrom.IsZero() && due(c.heldFrom.Add(lim.UnsentAge)):
+		c.shutLocked(wire.CloseSlowConsumer)
+		return
+	}
+	if len(c.unacked) > 0 {
+		// A pong proves that all before its ping was read, so it counts like an ack.
+		since := c.unacked[0].at
+		if c.heard.After(since) {
+			since = c.heard
+		}
+		if due(since.Add(lim.AnswerAge)) {
+			c.shutLocked(wire.CloseSlowConsumer)
+			return
+		}
+		if asked := len(c.pings) > 0 && !c.pings[len(c.pings)-1].at.Before(since); !asked && due(since.Add(lim.AnswerAge/2)) {
+			c.pingLocked(now)
+		}
+	}
+	if c.phase == phaseLive && due(c.pingAt) {
+		if len(c.pings) >= 2 {
+			c.shutLocked(wire.CloseHelloTimeout)
+			return
+		}
+		c.pingAt = c.pingAt.Add(lim.Ping)
+		if c.pingAt.Before(now) { // the machine slept
+			c.pingAt = now.Add(lim.Ping)
+		}
+		due(c.pingAt)
+		c.pingLocked(now)
+	}
+	c.g.wheel.set(&c.timer, next)
+}
+
+func (c *conn) pingLocked(now time.Time) {
+	c.pingDue = true
+	c.pings = append(c.pings, ping{now, c.g.cfg.Clock().UnixMilli()})
+	c.startLocked()
+}
+
+// expiresLocked returns when the token's grace ends, on the clock of the wheel.
+func (c *conn) expiresLocked(now time.Time) time.Time {
+	l := c.lens.Load()
+	return now.Add(l.token.Expires.Add(c.g.cfg.Limits.ExpiryGrace).Sub(c.g.cfg.Clock()))
+}
