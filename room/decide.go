@@ -1,6 +1,7 @@
 package room
 
 import (
+	"slices"
 	"time"
 
 	"parley/channel"
@@ -318,17 +319,28 @@ func (d *draft) cancel(m event.CancelRun) (Decision, error) {
 	return d.d, nil
 }
 
-// getRun holds R6 for one run: its record and, while it is open, what there is to see of it.
+// getRun holds R6 for one run: its record and, while it is open, what there is
+// for the caller to see of it. An open run is seen by its present disclosure
+// only: its record is older and may be wider.
 func (d *draft) getRun(m event.GetRun) (Decision, error) {
 	out := event.RunResult{Head: d.s.head}
+	unknown := event.Refuse(event.NotFound, "there is no such run in this room")
+	if _, open := d.s.byRun[m.Run]; open {
+		l, r := d.find(m.Run, m.Access)
+		if r == nil {
+			return Decision{}, unknown
+		}
+		v := r.View(l.Channel)
+		v.Outputs = slices.DeleteFunc(v.Outputs, func(o event.OutputView) bool { return !m.Access.Sees(l.Channel, o.Disclosure) })
+		if v.Waiting != nil && !m.Access.Host() && r.Speaker != event.Person(m.Access.Subject) {
+			v.Waiting.Token = "" // E9: for the speaker asked
+		}
+		out.Open = &v
+	}
 	if row := d.record(m.Run, m.Access); row != nil {
 		out.Record = *row
-	}
-	if l, r := d.find(m.Run, m.Access); r != nil {
-		v := r.View(l.Channel)
-		out.Open = &v
-	} else if out.Record.Run == "" {
-		return Decision{}, event.Refuse(event.NotFound, "there is no such run in this room")
+	} else if out.Open == nil {
+		return Decision{}, unknown
 	}
 	return Decision{Reply: out}, nil
 }
