@@ -12,12 +12,13 @@ import (
 // lanes it touches, so that a later entry of the same decision builds on the
 // earlier ones and the state itself stays as it is. Owned by one Decide.
 type draft struct {
-	s     *State
-	in    Input
-	f     Facts
-	now   time.Time // the room's
-	lanes map[event.ChannelID]*channel.Lane
-	d     Decision
+	s      *State
+	in     Input
+	f      Facts
+	now    time.Time         // the room's
+	config *event.RoomConfig // the room's, or the one that this decision has written
+	lanes  map[event.ChannelID]*channel.Lane
+	d      Decision
 }
 
 func (s *State) draft(in Input, f Facts) *draft {
@@ -25,7 +26,7 @@ func (s *State) draft(in Input, f Facts) *draft {
 	if now.Before(s.at) {
 		now = s.at
 	}
-	return &draft{s: s, in: in, f: f, now: now}
+	return &draft{s: s, in: in, f: f, now: now, config: &s.config}
 }
 
 // lane returns the draft's copy of a lane.
@@ -83,7 +84,7 @@ func (d *draft) stop(r *channel.Run, why StopCause) {
 // begin starts the next attempt of a run that stands at the head of its lane:
 // the open one, or the first queued one of a lane without an open run.
 func (d *draft) begin(l *channel.Lane, r *channel.Run, resumed bool) {
-	a, ok := d.s.config.Agent(r.Agent)
+	a, ok := d.config.Agent(r.Agent)
 	switch {
 	case !ok || d.f.Ambient.Missing[r.Agent]:
 		// R1: nobody is there to answer; the run waits for its agent.
@@ -233,13 +234,15 @@ func (d *draft) configure(m event.Configure) (Decision, error) {
 		for _, r := range l.Runs() {
 			was, _ := d.s.config.Agent(r.Agent)
 			now, ok := m.Config.Agent(r.Agent)
-			if !ok || now.Driver != was.Driver || now.Version != was.Version {
+			// An agent that may now be seen by fewer than its run says nothing more in it (E7).
+			if !ok || now.Driver != was.Driver || now.Version != was.Version || !now.Visible().Covers(r.Disclosure) {
 				d.stop(r, Canceled)
 				d.run(l, r, event.RunCanceled{Reason: event.ReasonAgentReplaced, By: m.Access.Subject})
 			}
 		}
 	}
 	d.entry("", event.ToRoom(), &event.RoomConfigured{Config: m.Config, By: m.Access.Subject})
+	d.config = &m.Config
 	for _, own := range d.s.sorted() {
 		d.next(d.lane(own.Channel))
 	}

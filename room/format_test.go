@@ -193,6 +193,9 @@ func (w *writer) effect(e room.Effect) {
 		if x.CheckpointAt != 0 {
 			s += fmt.Sprintf(" checkpoint %d", x.CheckpointAt)
 		}
+		if x.Agent.Label != "" {
+			s += " as " + x.Agent.Label
+		}
 		w.line("%s", s)
 	case room.StopAttempt:
 		w.line("stop %s attempt %d: %s", w.n.run(x.Run), x.Attempt, x.Cause)
