@@ -23,7 +23,7 @@ func (d *draft) attempt(id event.RunID, attempt uint32) (*channel.Lane, *channel
 	}
 	l := d.s.lanes[ch]
 	r := l.Open
-	if r == nil || r.ID != id || r.Attempt != attempt || r.Status != event.RunActive || r.Blocked != "" || r.Drained {
+	if r == nil || r.ID != id || r.Attempt != attempt || !working(r) {
 		return nil, nil
 	}
 	return l, r

@@ -76,7 +76,7 @@ func (d *draft) after(e Effect) { d.d.After = append(d.d.After, e) }
 
 // stop tells the driver of the lane's open run to stop, if one is at work.
 func (d *draft) stop(r *channel.Run, why StopCause) {
-	if r.Status == event.RunActive && r.Blocked == "" && r.Attempt > 0 {
+	if working(r) && r.Attempt > 0 {
 		d.after(StopAttempt{Run: r.ID, Attempt: r.Attempt, Cause: why})
 	}
 }

@@ -131,12 +131,18 @@ func (s *State) sorted() []*channel.Lane {
 	return slices.SortedFunc(maps.Values(s.lanes), func(a, b *channel.Lane) int { return cmp.Compare(a.Channel, b.Channel) })
 }
 
+// working reports whether a driver should be at work for the run. A drained
+// attempt was let go: nothing is taken from it until Recover starts the next.
+func working(r *channel.Run) bool {
+	return r.Status == event.RunActive && r.Blocked == "" && !r.Drained
+}
+
 // Outstanding returns the effects that should be under way: a StartAttempt for
-// each active run. A shell that lost its own state carries them out again.
+// each run with a driver at work. A shell that lost its own state carries them out again.
 func (s *State) Outstanding(time.Time) []Effect {
 	var out []Effect
 	for _, l := range s.sorted() {
-		if r := l.Open; r != nil && r.Status == event.RunActive && r.Blocked == "" {
+		if r := l.Open; working(r) {
 			if a, ok := s.config.Agent(r.Agent); ok {
 				out = append(out, start(l.Channel, r, a, s.head))
 			}
@@ -173,7 +179,7 @@ func (s *State) NextTick() time.Time {
 // Active reports whether a driver should be at work: such a room is not let go.
 func (s *State) Active() bool {
 	for _, l := range s.lanes {
-		if l.Open.Status == event.RunActive && l.Open.Blocked == "" {
+		if working(l.Open) {
 			return true
 		}
 	}
