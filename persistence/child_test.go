@@ -1,0 +1,3 @@
+package persistence
+
+func child() bool { return false }
