@@ -240,7 +240,7 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 		d, key := l.file.Drivers[name], "drivers."+name
 		switch d.Kind {
 		case "guide":
-			m := guide.Backgammon()
+			var m *guide.Manifest // nil: backgammon
 			if d.Manifest != "" {
 				raw, err := os.ReadFile(at(d.Manifest))
 				if err != nil {
@@ -252,7 +252,7 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 					continue
 				}
 			}
-			g, err := guide.New(m)
+			g, err := guide.New(guide.Config{Manifest: m})
 			if err != nil {
 				bad.add(key+".manifest", quoted(d.Manifest), err.Error())
 				continue

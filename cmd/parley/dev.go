@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"parley"
 	"parley/driver"
@@ -38,7 +39,7 @@ func (c *devCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--addr %q: %w", c.Addr, err)
 	}
-	g, err := guide.New(guide.Backgammon())
+	g, err := guide.New(guide.Config{Pace: 250 * time.Millisecond})
 	if err != nil {
 		return err
 	}

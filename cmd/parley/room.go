@@ -9,7 +9,9 @@ import (
 	"os"
 
 	"parley"
+	"parley/client"
 	"parley/event"
+	"parley/gateway/wire"
 )
 
 type roomCommand struct {
@@ -195,9 +197,37 @@ type tailCommand struct {
 	From    string   `default:"tail" enum:"tail,start" help:"Where to begin: tail or start."`
 }
 
-// Run prints items as they come, until it is told to stop.
+// Run prints items as they come, one JSON object per line, until it is told to stop.
 func (c *tailCommand) Run(ctx context.Context) error {
-	return parley.Tail(ctx, parley.TailConfig{
-		URL: c.URL, Room: event.RoomID(c.Room), Token: c.Token, Channels: c.Channel, FromStart: c.From == "start",
-	}, os.Stdout)
+	config := client.Config{
+		URL: c.URL, Room: event.RoomID(c.Room), Client: "parley-tail", From: wire.From(c.From),
+		Token: func(context.Context) (string, error) { return c.Token, nil },
+	}
+	for _, ch := range c.Channel {
+		config.Channels = append(config.Channels, event.ChannelID(ch))
+	}
+	cl, err := client.New(config)
+	if err != nil {
+		return err
+	}
+	if err := cl.Run(ctx, printer{json.NewEncoder(os.Stdout)}); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// printer prints what a room shows to the holder of a token.
+type printer struct{ out *json.Encoder }
+
+// Reset implements client.Handler.
+func (p printer) Reset(_ context.Context, s *client.State, why wire.Reset) error {
+	return p.out.Encode(map[string]any{"kind": "state", "reason": why, "state": s})
+}
+
+// Item implements client.Handler.
+func (p printer) Item(_ context.Context, i *client.Item) error {
+	return p.out.Encode(map[string]any{
+		"id": i.ID, "at": i.At.Format(timeFormat), "channel": i.Channel, "kind": i.Kind, "run": i.Run,
+		"attempt": i.Attempt, "disclosure": i.Disclosure, "body": i.Body,
+	})
 }

@@ -110,7 +110,7 @@ func TestPlantedViolations(t *testing.T) {
 		{
 			"actors know frames",
 			files{"actors/a.go": "parley/gateway/wire"},
-			[]string{"actors/a.go:3: actors imports parley/gateway/wire: only gateway, client and bench may"},
+			[]string{"actors/a.go:3: actors imports parley/gateway/wire: only gateway, client, bench, parley and cmd/parley may"},
 		},
 		{
 			"gateway imports actors",

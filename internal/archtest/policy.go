@@ -76,7 +76,7 @@ var graph = []edge{
 	{"actors", []string{root}, "gateway and persistence declare what they need as small interfaces over event; the runtime plugs actors in"},
 	{"persistence", []string{root}, "actors and gateway declare what they need as small interfaces over event; the runtime plugs the journal in"},
 	{"gateway", []string{root}, "only the runtime opens the door; the parts behind it do not know sockets"},
-	{"gateway/wire", []string{"gateway", "client", "bench", root}, "frames belong to the two ends of the socket; inside, the words are event's. The runtime names entries and reasons as the wire does, for tools"},
+	{"gateway/wire", []string{"gateway", "client", "bench", root, "cmd/parley"}, "frames belong to the two ends of the socket; inside, the words are event's. The runtime and the tools of the binary name entries and reasons as the wire does"},
 
 	{"driver", []string{"actors", "driver/*", root, "cmd/parley"}, "actors call the contract, drivers fulfil it, the runtime and the binary hand drivers over"},
 	{"driver/guide", []string{root, "cmd/parley"}, "a driver is chosen by configuration, which is read there"},
