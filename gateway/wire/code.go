@@ -139,7 +139,7 @@ type CloseInfo struct {
 
 // Closes is the one table of close codes.
 var Closes = []CloseInfo{
-	{CloseNormal, "normal", false},
+	{CloseNormal, "normal", true},
 	{CloseProtocolError, "protocol_error", false},
 	{CloseUnsupported, "unsupported_data", false},
 	{CloseInvalidUTF8, "invalid_utf8", false},

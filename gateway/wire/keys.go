@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"parley/event"
@@ -110,7 +111,7 @@ func (k *Keys) AppendCursor(b []byte, nonce [NonceSize]byte, subject []byte, c C
 
 // OpenCursor reads a cursor that was sealed for the subject in this room; else ErrCursor.
 func (k *Keys) OpenCursor(text string, subject []byte) (Cursor, error) {
-	if len(text) > maxCursor {
+	if len(text) > maxCursor || strings.ContainsAny(text, "\r\n") { // which the decoder would skip
 		return Cursor{}, ErrCursor
 	}
 	var sealed [maxCursor]byte
