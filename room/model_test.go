@@ -3,6 +3,7 @@ package room_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,7 +43,7 @@ func TestRandomConversations(t *testing.T) {
 }
 
 var weights = map[string]int{
-	"input": 12, "retry": 3, "conflict": 1, "emit": 16, "stale": 1, "ended": 3, "cancel": 2, "focus": 1, "configure": 1,
+	"input": 12, "answer": 6, "retry": 3, "conflict": 1, "emit": 16, "stale": 1, "ended": 3, "cancel": 2, "focus": 1, "configure": 1,
 	"tick": 1, "early": 1, "clock": 2, "crash": 2, "recover": 1, "drain": 1, "get": 2, "snapshot": 1, "view": 2,
 }
 
@@ -214,6 +215,8 @@ func (m *model) act(name string) {
 	switch name {
 	case "input":
 		m.input()
+	case "answer":
+		m.reply()
 	case "retry":
 		if len(m.accepted) == 0 {
 			return
@@ -374,6 +377,55 @@ func (m *model) input() {
 	m.admitted(s, d)
 }
 
+// reply has the speaker who is asked answer, with the agent in mind and without
+// naming the run: W2 makes it a continuation, unless nobody may see both.
+func (m *model) reply() {
+	var waiting []event.RunView
+	for _, r := range m.w.state.View().Runs {
+		if r.Waiting != nil {
+			waiting = append(waiting, r)
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	r := rapid.SampledFrom(waiting).Draw(m.T, "asked")
+	m.inputs++
+	in := event.FinalInput{
+		ID: event.InputID(fmt.Sprintf("i%d", m.inputs)), Text: "this one", Modality: event.Text, Agents: []event.AgentID{r.Agent},
+		Disclosure: rapid.SampledFrom(disclosures).Draw(m.T, "disclosure"),
+	}
+	who := event.ParticipantID(r.Speaker.ID)
+	if m.chance("other", 20) {
+		who = rapid.SampledFrom(people).Draw(m.T, "who")
+	}
+	s := event.Submit{Access: person(who), Channel: r.Channel, Input: in, Digest: digest(in)}
+	d, err := m.step(s)
+	if err != nil {
+		return
+	}
+	m.admitted(s, d)
+	state := d.Reply.(event.Receipt).State
+	x := m.w.journal[d.Reply.(event.Receipt).Entry-1]
+	a, _ := configOf(m.w.journal).Agent(r.Agent)
+	common := r.Disclosure.Intersect(x.Disclosure).Intersect(a.Visible())
+	if want := r.Speaker == event.Person(who) && !common.Empty(); want != (state == event.Continued) {
+		m.Fatalf("an input of %s to %s, who asked %s, for whom %v is common, is %s", who, r.Agent, r.Speaker.ID, common, state)
+	}
+	if to := x.Body.(*event.InputAdmitted).RunDisclosure; state == event.Continued && !to.Equal(common) {
+		m.Fatalf("a continuation may show %v, want %v", to, common)
+	}
+}
+
+func configOf(journal []*event.Entry) event.RoomConfig {
+	for _, e := range slices.Backward(journal) {
+		if x, ok := e.Body.(*event.RoomConfigured); ok {
+			return x.Config
+		}
+	}
+	return event.RoomConfig{}
+}
+
 // answer makes of some inputs the answer to a run's question, by the right or a
 // wrong request or token.
 func (m *model) answer(in *event.FinalInput) {
@@ -467,10 +519,36 @@ func (m *model) emit() {
 		}
 		return
 	}
-	// A number that was taken stays taken: R5.
-	if msg.N <= m.last[a] && (d.Fault != nil || len(d.Entries) > 0) {
-		m.Fatalf("number %d of %v was taken twice", msg.N, a)
+	// A number that was taken stays taken (R5); else nothing is dropped in silence
+	// but what an earlier attempt at the same input closed (R2).
+	switch x, output := msg.Event.(event.AssistantOutput); {
+	case msg.N <= m.last[a]:
+		if d.Fault != nil || len(d.Entries) > 0 {
+			m.Fatalf("number %d of %v was taken twice", msg.N, a)
+		}
+	case d.Fault == nil && !(output && m.closedBefore(a, x.Output)):
+		m.Fatalf("%T of %v was dropped", msg.Event, a)
 	}
+}
+
+// closedBefore reports whether an attempt before a closed the logical output for
+// the input that a works on.
+func (m *model) closedBefore(a attempt, logical event.OutputID) bool {
+	var input event.InputID
+	for _, e := range slices.Backward(m.w.journal) {
+		if x, ok := e.Body.(*event.RunEvent); ok && x.Run == a.run {
+			input = x.Input
+			break
+		}
+	}
+	return slices.ContainsFunc(m.w.journal, func(e *event.Entry) bool {
+		x, ok := e.Body.(*event.RunEvent)
+		if !ok || x.Run != a.run || x.Input != input || x.Attempt >= a.n || x.Logical != logical {
+			return false
+		}
+		o, ok := x.Event.(event.AssistantOutput)
+		return ok && o.Final
+	})
 }
 
 var logical = []event.OutputID{"a", "b", "c", "utterance-1"}
@@ -596,4 +674,13 @@ func (m *model) get() {
 			}
 		}
 	}
+}
+
+// TestMain raises the number of random conversations; -rapid.checks on the
+// command line goes before it.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "1000"); err != nil {
+		panic(err)
+	}
+	m.Run()
 }
