@@ -135,8 +135,7 @@ func (d *Dev) servePage(w http.ResponseWriter, r *http.Request) {
 	tag := strings.ToLower(base64.RawURLEncoding.EncodeToString(b[:]))
 	tag = strings.NewReplacer("-", "x", "_", "y").Replace(tag)
 	sub := event.ParticipantID("visitor-" + tag)
-	name := "Visitor " + strings.ToUpper(tag[:3])
-	token, err := d.token(sub, name)
+	token, err := d.token(sub)
 	if err != nil {
 		http.Error(w, "The page could not be made.", http.StatusInternalServerError)
 		return
@@ -148,7 +147,7 @@ func (d *Dev) servePage(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self' ws://"+r.Host+"; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	if err := console.Page(w, console.PageData{Token: token, Room: devRoom, Sub: string(sub), Name: name}); err != nil {
+	if err := console.Page(w, console.PageData{Token: token, Room: devRoom, Sub: string(sub)}); err != nil {
 		d.log.Warn("the page was cut short")
 	}
 }
@@ -165,7 +164,7 @@ func (d *Dev) serveToken(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The token is not valid any more. Open the address that parley dev printed.", http.StatusUnauthorized)
 		return
 	}
-	token, err := d.token(now.Access.Subject, now.Access.Name)
+	token, err := d.token(now.Access.Subject)
 	if err != nil {
 		http.Error(w, "The token could not be made.", http.StatusInternalServerError)
 		return
@@ -175,12 +174,12 @@ func (d *Dev) serveToken(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"token": token, "expiresIn": int(devTokenLife.Seconds())}) // the client is gone
 }
 
-func (d *Dev) token(sub event.ParticipantID, name string) (string, error) {
+func (d *Dev) token(sub event.ParticipantID) (string, error) {
 	can := []event.Scope{event.ScopeRead, event.ScopeInput, event.ScopeCancel}
 	return MintToken(d.key, TokenSpec{
 		Issuer: devIssuer, Audience: devAudience, Life: devTokenLife,
 		Access: event.Access{
-			Subject: sub, Name: name, Role: "player", Rooms: []string{"demo-*"}, Scopes: can,
+			Subject: sub, Role: "player", Rooms: []string{"demo-*"}, Scopes: can,
 			Channels: []event.ChannelRule{
 				{Match: "public", Can: can, Disclosure: event.ToRoom()},
 				{Match: "private:{sub}", Can: can, Disclosure: event.ToParticipants(sub)},
