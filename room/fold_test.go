@@ -3,7 +3,6 @@ package room_test
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"parley/event"
@@ -36,9 +35,8 @@ type fold struct {
 }
 
 type foldedRun struct {
-	view    event.RunView
-	budget  time.Duration
-	attempt map[event.OutputID]uint32
+	view   event.RunView
+	budget time.Duration
 }
 
 func foldOf(entries []*event.Entry) *fold {
@@ -67,8 +65,9 @@ func foldOf(entries []*event.Entry) *fold {
 func (f *fold) input(e *event.Entry, x *event.InputAdmitted) {
 	r := f.runs[x.Run]
 	if r == nil {
-		r = &foldedRun{attempt: map[event.OutputID]uint32{}}
-		r.view = event.RunView{Run: x.Run, Channel: e.Channel, Agent: x.Agent, Speaker: x.Speaker, Status: event.RunQueued}
+		r = &foldedRun{view: event.RunView{
+			Run: x.Run, Channel: e.Channel, Agent: x.Agent, Speaker: x.Speaker, Status: event.RunQueued,
+		}}
 		f.runs[x.Run] = r
 		f.order = append(f.order, x.Run)
 	}
@@ -182,7 +181,7 @@ func (w *world) sameRun(a event.Access, got, want event.RunView) {
 	}
 	same = same && slices.EqualFunc(got.Outputs, want.Outputs, func(x, y event.OutputView) bool {
 		return x.Output == y.Output && x.Purpose == y.Purpose && x.History == y.History && x.Disclosure.Equal(y.Disclosure) &&
-			x.Final == y.Final && strings.Compare(x.Text, y.Text) == 0
+			x.Final == y.Final && x.Text == y.Text
 	})
 	if !same {
 		w.fail("the view of %s has\n%+v\nhis entries imply\n%+v", a.Subject, got, want)
