@@ -83,7 +83,8 @@ func (c *committer) grant(wb *pebble.Batch, r *request, full bool) {
 	*r.grant = grant{num: rm.num, inc: rm.inc, head: rm.head, term: rm.term}
 }
 
-// delete removes a room and fences its owner, whom nobody tells.
+// delete removes a room. Its owner, whom nobody tells, is fenced: it expects a
+// position beyond zero, and whoever creates the room again has a newer term.
 func (c *committer) delete(wb *pebble.Batch, rm *room) {
 	if rm.num == 0 {
 		return
@@ -92,8 +93,7 @@ func (c *committer) delete(wb *pebble.Batch, rm *room) {
 	must(wb.DeleteRange(lo, hi, nil))
 	must(wb.Delete(appendName(nil, spaceName, rm.name), nil))
 	must(wb.Delete(appendName(nil, spaceAlarm, rm.name), nil))
-	c.terms = max(c.terms, rm.term) + 1
-	rm.num, rm.inc, rm.head, rm.term = 0, 0, 0, c.terms
+	rm.num, rm.inc, rm.head = 0, 0, 0
 }
 
 func (c *committer) putName(wb *pebble.Batch, rm *room) {

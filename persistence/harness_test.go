@@ -212,12 +212,16 @@ func (l *logSyncs) hang() {
 	l.gate = make(chan struct{})
 }
 
-// release lets hung and later fsyncs end with err.
+// release lets hung and later fsyncs end with err. A second call does nothing.
 func (l *logSyncs) release(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.err = err
-	close(l.gate)
+	select {
+	case <-l.gate:
+	default:
+		l.err = err
+		close(l.gate)
+	}
 }
 
 func (l *logSyncs) count() int {
