@@ -70,6 +70,7 @@ func (r *rig) stop() {
 	if err := r.Shutdown(context.Background()); err != nil {
 		r.Errorf("shutdown: %v", err)
 	}
+	time.Sleep(time.Minute) // what the journal still has to answer, and drivers to return
 	synctest.Wait()
 }
 

@@ -263,10 +263,11 @@ func (r *roomActor) arm() {
 		}
 	}
 	if f := r.flight; f != nil {
-		if f.late {
-			at(f.began.Add(r.sys.cfg.StuckAfter))
-		} else {
+		switch {
+		case !f.late:
 			at(f.began.Add(r.sys.cfg.CommitDeadline))
+		case !f.stuck:
+			at(f.began.Add(r.sys.cfg.StuckAfter))
 		}
 	}
 	switch r.phase {
