@@ -256,7 +256,9 @@ func (f *tape) Read(_ event.RoomID, after event.Seq, most int) ([]*event.Entry, 
 func (f *tape) add(entries ...*event.Entry) {
 	f.mu.Lock()
 	for _, e := range entries {
-		e.Seq = event.Seq(len(f.journal) + 1)
+		if e.Seq == 0 {
+			e.Seq = event.Seq(len(f.journal) + 1)
+		}
 		if e.At.IsZero() {
 			e.At = at(int(e.Seq))
 		}
@@ -273,7 +275,9 @@ func (f *tape) add(entries ...*event.Entry) {
 	}
 }
 
-func at(n int) time.Time { return time.Now().UTC().Truncate(time.Second).Add(time.Duration(n) * time.Millisecond) }
+func at(n int) time.Time {
+	return time.Now().UTC().Truncate(time.Second).Add(time.Duration(n) * time.Millisecond)
+}
 
 // delta is an output entry on a channel.
 func delta(ch event.ChannelID, to event.Disclosure, text string) *event.Entry {
