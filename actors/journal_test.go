@@ -23,8 +23,8 @@ type memJournal struct {
 	appends int // batches so far
 	// fate decides what becomes of the k-th batch, from 0. Called without mu.
 	fate     func(k int, b *event.Batch) fate
-	full     error                      // of Writable
-	loadErr  func(event.RoomID) error   // of Recover
+	full     error                    // of Writable
+	loadErr  func(event.RoomID) error // of Recover
 	loadWait func(event.RoomID) <-chan struct{}
 	reads    int // calls of Read and Transcript
 }

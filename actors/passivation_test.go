@@ -1,0 +1,293 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"parley/driver"
+	"parley/event"
+)
+
+func TestAnIdleRoomHibernatesAndWakesOnACommand(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		r.say("hall", "i1")
+		var heads []event.Seq
+		defer r.Follow("hall", func(h event.Seq) { heads = append(heads, h) })()
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Fatalf("%d rooms are awake", n)
+		}
+		x := r.journal.room("hall")
+		if x.snapshotAt != x.head || x.head != 7 || !x.alarm.IsZero() {
+			t.Errorf("hibernated with a snapshot at %d of %d and the alarm %v", x.snapshotAt, x.head, x.alarm)
+		}
+		if es, head, err := r.Read("hall", 5, 10); err != nil || head != 7 || len(es) != 2 {
+			t.Errorf("a reader of a hibernated room gets %d entries, head %d, %v", len(es), head, err)
+		}
+		if r.counts.rooms.Load() != 0 {
+			t.Error("reading woke the room")
+		}
+		if x := r.say("hall", "i1"); !x.Duplicate {
+			t.Errorf("after waking: %+v", x)
+		}
+		r.say("hall", "i2")
+		synctest.Wait()
+		if len(heads) == 0 || heads[len(heads)-1] != 13 {
+			t.Errorf("the follower was told %v", heads)
+		}
+	})
+}
+
+func TestARoomThatDoesNotExistIsNotKept(t *testing.T) {
+	in(t, func(r *rig) {
+		for i := range 100 {
+			x := r.do(event.RoomID(fmt.Sprintf("no%d", i)), event.Open{})
+			synctest.Wait()
+			r.refusedFor(x, event.NotFound)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake", n)
+		}
+		if r.journal.appends != 0 {
+			t.Error("something was written")
+		}
+	})
+}
+
+func TestARoomWithAnActiveRunStaysAwake(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall", "slow")
+		go1 := make(chan struct{})
+		r.drive("slow", driver.RunFunc(func(context.Context, *driver.Turn, driver.Emitter) error {
+			<-go1
+			return nil
+		}))
+		r.say("hall", "i1")
+		time.Sleep(110 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 1 {
+			t.Errorf("%d rooms are awake", n)
+		}
+		close(go1)
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake after the run", n)
+		}
+	})
+}
+
+// ask is a driver that asks back.
+func ask(_ context.Context, turn *driver.Turn, out driver.Emitter) error {
+	if turn.Continues != "" {
+		return driver.Say(out, "a", "Thanks.")
+	}
+	if err := driver.Say(out, "q", "Which one?"); err != nil {
+		return err
+	}
+	return out.Emit(event.InputRequested{Request: "which"})
+}
+
+func TestAWaitingRunExpiresWhileItsRoomHibernates(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall", "ask")
+		r.drive("ask", driver.RunFunc(ask))
+		r.say("hall", "i1")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Fatalf("%d rooms are awake", n)
+		}
+		time.Sleep(13*time.Minute - time.Second)
+		synctest.Wait()
+		if r.counts.recovered.Load() != 1 {
+			t.Error("woken too early")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		ks := r.journal.kinds("hall")
+		if ks[len(ks)-1] != "deadline_exceeded/1" {
+			t.Errorf("journal: %v", ks)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake", n)
+		}
+		if at := r.journal.room("hall").alarm; !at.IsZero() {
+			t.Errorf("the alarm is still set to %v", at)
+		}
+	})
+}
+
+func TestAWaitingRunIsContinuedAfterHibernation(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall", "ask")
+		r.drive("ask", driver.RunFunc(ask))
+		first := r.say("hall", "i1")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Fatalf("%d rooms are awake", n)
+		}
+		x := r.say("hall", "i2")
+		if x.State != event.Continued || x.Run != first.Run {
+			t.Errorf("receipt: %+v", x)
+		}
+		synctest.Wait()
+		ks := r.journal.kinds("hall")
+		if !slices.Contains(ks, "attempt_started/2") || ks[len(ks)-1] != "completed/2" {
+			t.Errorf("journal: %v", ks)
+		}
+	})
+}
+
+// TestNothingIsLostBetweenPassivationAndCommands lets callers come at the very
+// instants at which rooms go to rest, over and over.
+func TestNothingIsLostBetweenPassivationAndCommands(t *testing.T) {
+	n := seed()
+	t.Logf("ACTORS_SEED=%d", n)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newMemJournal(), func(c *Config) { c.IdleAfter = 100 * time.Millisecond })
+		r.journal.fate = func(k int, b *event.Batch) fate { return fate{after: time.Duration(k%3) * time.Millisecond} }
+		rooms := []event.RoomID{"a", "b", "c"}
+		for _, id := range rooms {
+			r.create(id)
+		}
+		const callers, rounds = 3, 200
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		accepted := map[event.RoomID]map[event.InputID]event.Receipt{"a": {}, "b": {}, "c": {}}
+		order := map[string][]int{}
+		for c := range callers {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(n, uint64(c)))
+				for i := range rounds {
+					id := rooms[rnd.IntN(len(rooms))]
+					in := event.InputID(fmt.Sprintf("c%d-%d", c, i))
+					who := fmt.Sprint(c, id)
+					for range 1 + rnd.IntN(3) { // some say it more than once
+						r.Do(id, submit(event.ChannelID(fmt.Sprintf("ch%d", c)), in), func(reply event.Reply, err error) {
+							mu.Lock()
+							defer mu.Unlock()
+							order[who] = append(order[who], i)
+							if err != nil {
+								t.Errorf("refused: %v", err)
+								return
+							}
+							x := reply.(event.Receipt)
+							if was, ok := accepted[id][in]; ok != x.Duplicate || ok && was.Entry != x.Entry {
+								t.Errorf("receipts %+v and %+v", was, x)
+							}
+							if !x.Duplicate {
+								accepted[id][in] = x
+							}
+						})
+					}
+					time.Sleep([]time.Duration{0, time.Millisecond, 99 * time.Millisecond, 100 * time.Millisecond, 101 * time.Millisecond, 103 * time.Millisecond}[rnd.IntN(6)])
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if r.counts.rooms.Load() != 0 {
+			t.Errorf("%d rooms are awake", r.counts.rooms.Load())
+		}
+		if n := r.counts.recovered.Load(); n < 10 {
+			t.Errorf("only %d activations; the race was not tried", n)
+		}
+		for id, inputs := range accepted {
+			check(t, r.journal.all(id))
+			found := 0
+			for _, e := range r.journal.all(id) {
+				if x, ok := e.Body.(*event.InputAdmitted); ok {
+					found++
+					if inputs[x.Input].Entry != e.Seq {
+						t.Errorf("input %s was journaled at %d, its receipt says %d", x.Input, e.Seq, inputs[x.Input].Entry)
+					}
+				}
+			}
+			if found != len(inputs) {
+				t.Errorf("%d inputs accepted, %d journaled", len(inputs), found)
+			}
+		}
+		for who, is := range order {
+			if !slices.IsSorted(is) {
+				t.Errorf("caller %s was answered in the order %v", who, is)
+			}
+		}
+		r.stop()
+	})
+}
+
+func TestAJournalThatStallsARestingRoomRefusesWhatIsHeld(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		hold := make(chan struct{})
+		r.journal.set(func(j *memJournal) { j.fate = func(int, *event.Batch) fate { return fate{hold: hold} } })
+		time.Sleep(62 * time.Second) // it rests, with its last batch under way
+		synctest.Wait()
+		x := r.do("hall", submit("public", "i1"))
+		synctest.Wait()
+		if _, _, n := x.get(); n != 0 {
+			t.Error("answered while the room is between two actors")
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		r.refusedFor(x, event.Unavailable)
+		r.journal.set(func(j *memJournal) { j.fate = nil })
+		close(hold)
+		synctest.Wait()
+		r.say("hall", "i1")
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake", n)
+		}
+	})
+}
+
+func TestARoomHibernatesThoughItsLastBatchFails(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		r.journal.set(func(j *memJournal) { j.fate = func(int, *event.Batch) fate { return fate{err: errDisk, lost: true} } })
+		time.Sleep(62 * time.Second)
+		synctest.Wait()
+		if n := r.counts.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake", n)
+		}
+		r.journal.set(func(j *memJournal) { j.fate = nil })
+		r.say("hall", "i1")
+	})
+}
+
+func TestASnapshotIsWrittenAfter512Entries(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		for i := range 100 {
+			r.say("hall", event.InputID(fmt.Sprint("i", i)))
+			synctest.Wait()
+		}
+		x := r.journal.room("hall")
+		if x.head != 601 || x.snapshotAt < 400 || x.snapshotAt > 600 {
+			t.Errorf("head %d, snapshot at %d", x.head, x.snapshotAt)
+		}
+		j := r.journal.crash()
+		again := newRig(r.T, j, nil)
+		if v := again.must(again.Ask(again.Context(), "hall", event.ReadView{})).(*event.View); v.Head != 601 {
+			t.Errorf("restored to %d", v.Head)
+		}
+		again.stop()
+	})
+}
