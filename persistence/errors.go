@@ -33,12 +33,18 @@ func openError(dir string, err error) error {
 	case pebble.IsCorruptionError(err),
 		// The directory is there and locked, so a file that is missing was lost.
 		errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%s: %w: %w", dir, ErrDamaged, err)
+		return fmt.Errorf("%s: %w (%s)", dir, ErrDamaged, line(err))
 	// Pebble has no sentinel for a directory of a newer format.
 	case strings.Contains(err.Error(), "written in unknown format major version"):
-		return fmt.Errorf("%s: %w: %w", dir, ErrNewer, err)
+		return fmt.Errorf("%s: %w (%s)", dir, ErrNewer, line(err))
 	}
 	return fmt.Errorf("open the data directory %s: %w", dir, err)
+}
+
+// line returns the first line of an error's text; Pebble adds others.
+func line(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
 }
 
 // lockError tells a lock that another holds from a lock that cannot be taken.
@@ -64,7 +70,7 @@ func damaged(room event.RoomID, at event.Seq, format string, args ...any) error 
 // readError wraps an error of the store. A damaged block is damage of the room that it was read for.
 func readError(room event.RoomID, what string, err error) error {
 	if pebble.IsCorruptionError(err) && !errors.Is(err, ErrDamaged) {
-		return fmt.Errorf("room %s: read %s: %w: %w", room, what, ErrDamaged, err)
+		return fmt.Errorf("room %s: read %s: %w (%s)", room, what, ErrDamaged, line(err))
 	}
 	return fmt.Errorf("room %s: read %s: %w", room, what, err)
 }

@@ -51,10 +51,21 @@ func (s *Store) openFiles() (err error) {
 	if s.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return lockError(dir, err)
 	}
-	if s.db, err = pebble.Open(dir, s.options()); err != nil {
+	if s.db, err = openPebble(dir, s.options()); err != nil {
 		return errors.Join(openError(dir, err), s.lock.Close())
 	}
 	return nil
+}
+
+// openPebble makes an error of a panic: Pebble panics when it cannot sync the
+// directory.
+func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the engine panicked: %v", p)
+		}
+	}()
+	return pebble.Open(dir, o)
 }
 
 func (s *Store) closeFiles() error {
