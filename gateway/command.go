@@ -18,18 +18,23 @@ const maxExcess = 100
 
 // frame takes one frame. It runs in the reader.
 func (c *conn) frame(raw []byte) {
-	over := c.frames.take(time.Now(), c.g.frames)
-	if over > 0 && c.excess.take(time.Now(), perSecond(1, maxExcess)) > 0 {
+	now := time.Now()
+	f, err := wire.DecodeClient(raw)
+	if a, ok := f.(*wire.Ack); ok && c.lens.Load() != nil && c.pays(a.N) {
+		c.acknowledge(a)
+		return
+	}
+	over := c.frames.take(now, c.g.frames)
+	if over > 0 && c.excess.take(now, perSecond(1, maxExcess)) > 0 {
 		c.fail(wire.Error{Code: wire.CodeRateLimited, Message: "too many frames"}, wire.CloseRateLimited)
 		return
 	}
-	f, err := wire.DecodeClient(raw)
 	if fault, ok := errors.AsType[*wire.Fault](err); ok {
 		c.fault(fault)
 		return
 	}
-	if over > 0 {
-		c.push(wire.Error{Ref: refOf(f), Code: wire.CodeRateLimited, Message: "too many frames; send fewer", RetryMs: retryMs(over)})
+	if ref := refOf(f); over > 0 && ref != "" {
+		c.push(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many frames; send fewer", RetryMs: retryMs(over)})
 		return
 	}
 	h, first := f.(*wire.Hello)
@@ -62,11 +67,15 @@ func (c *conn) frame(raw []byte) {
 			return nil
 		})
 	case *wire.Ack:
-		if !c.ack(f.N) {
-			c.fail(wire.Error{Code: wire.CodeBadRequest, Message: "ack: n names an item that was not sent"}, wire.CloseBadRequest)
-		}
+		c.acknowledge(f)
 	case *wire.Pong:
 		c.pong(f.T)
+	}
+}
+
+func (c *conn) acknowledge(f *wire.Ack) {
+	if !c.ack(f.N) {
+		c.fail(wire.Error{Code: wire.CodeBadRequest, Message: "ack: n names an item that was not sent"}, wire.CloseBadRequest)
 	}
 }
 
@@ -177,7 +186,7 @@ func (c *conn) input(f *wire.Input) {
 			c.seat.give(c.g.inputs)
 		}
 		c.answer(wire.Accepted{
-			ID: receipt.Input, Entry: c.feed.keys.EntryID(receipt.Incarnation, receipt.Entry), Run: receipt.Run,
+			ID: receipt.Input, Entry: c.feed.sealer().EntryID(receipt.Incarnation, receipt.Entry), Run: receipt.Run,
 			At: receipt.At, State: receipt.State, Duplicate: receipt.Duplicate,
 		})
 	})

@@ -132,8 +132,14 @@ func isTimeout(err error) bool {
 
 // serve reads until the end.
 func (c *conn) serve() {
-	defer c.g.leave(c)
 	err := c.read()
+	if errors.Is(err, errGreeted) {
+		// Verifying a token has grown this goroutine's stack to 8 KB, which it would
+		// keep; a new one reads with 4 KB.
+		go c.serve()
+		return
+	}
+	defer c.g.leave(c)
 	c.mu.Lock()
 	if c.closing == 0 {
 		c.closing = wire.CloseNormal // the peer went; there is nobody to tell
@@ -151,6 +157,9 @@ func (c *conn) serve() {
 	c.g.cfg.Logger.Debug("connection ended", zap.String("room", string(c.room)), zap.String("conn", c.id), zap.Int("code", int(code)))
 }
 
+// errGreeted ends the reading of the goroutine that took hello.
+var errGreeted = errors.New("gateway: the connection is ready")
+
 // read returns why there is no more to read: a close frame or the end of the
 // socket, the deadline that the writer sets after its close frame, or a frame
 // that breaks WebSocket, which the library has answered.
@@ -158,6 +167,7 @@ func (c *conn) read() error {
 	if c.ws.Subprotocol() != wire.Subprotocol {
 		c.shut(wire.CloseVersionUnsupported)
 	}
+	greeted := c.lens.Load() != nil
 	for {
 		kind, data, err := c.ws.ReadMessage()
 		switch {
@@ -172,6 +182,9 @@ func (c *conn) read() error {
 			c.shut(wire.CloseUnsupported)
 		default:
 			c.frame(data)
+			if !greeted && c.lens.Load() != nil {
+				return errGreeted
+			}
 		}
 	}
 }

@@ -20,7 +20,6 @@ import (
 type feed struct {
 	g    *Gateway
 	room event.RoomID
-	keys *wire.Keys
 	refs int
 
 	follow sync.Once
@@ -35,7 +34,8 @@ type feed struct {
 	conns     []*conn
 	spreading bool
 	tail      []*feedEntry // contiguous; the newest at the end
-	used      time.Time    // when tail was read last
+	keys      *wire.Keys   // nil until they are needed
+	used      time.Time    // when tail or keys were last filled; zero when both are empty
 	trim      timer
 }
 
@@ -216,6 +216,11 @@ func (f *feed) keep(from event.Seq, entries []*event.Entry) {
 	if n := len(f.tail); n > feedTail {
 		f.tail = append([]*feedEntry(nil), f.tail[n-feedTail:]...)
 	}
+	f.useLocked()
+}
+
+// useLocked says that what is shared is in use.
+func (f *feed) useLocked() {
 	idle := f.used.IsZero()
 	f.used = time.Now()
 	if idle {
@@ -223,7 +228,19 @@ func (f *feed) keep(from event.Seq, entries []*event.Entry) {
 	}
 }
 
-// idle lets the shared entries go once nobody has read for a while.
+// sealer returns the keys of the room. They are 1.7 KB, and an idle room needs
+// them once in 25 seconds, so they are derived again when they were let go.
+func (f *feed) sealer() *wire.Keys {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.keys == nil {
+		f.keys = f.g.keys(f.room)
+		f.useLocked()
+	}
+	return f.keys
+}
+
+// idle lets what is shared go once nobody has read for a while.
 func (f *feed) idle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,7 +248,7 @@ func (f *feed) idle() {
 		f.g.wheel.set(&f.trim, next)
 		return
 	}
-	f.tail, f.used = nil, time.Time{}
+	f.tail, f.keys, f.used = nil, nil, time.Time{}
 }
 
 // item returns an entry as a viewer gets it; nil when it does not.
@@ -252,6 +269,6 @@ func (f *feed) item(e *feedEntry, v wire.Viewer) []byte {
 }
 
 func (f *feed) encode(e *feedEntry, v wire.Viewer, as wire.Variant) []byte {
-	id := f.keys.EntryID(f.incarnation(), e.Seq)
+	id := f.sealer().EntryID(f.incarnation(), e.Seq)
 	return wire.AppendItem(make([]byte, 0, 256), e.Entry, id, v, as)
 }

@@ -333,23 +333,28 @@ func (g *Gateway) mayCreate(sub event.ParticipantID) (wait time.Duration) {
 }
 
 // join returns the feed of a room and counts the caller in; release it.
-func (g *Gateway) join(room event.RoomID) (*feed, error) {
+func (g *Gateway) join(room event.RoomID) *feed {
 	g.mu.Lock()
 	f := g.feeds[room]
 	if f == nil {
-		keys, err := wire.NewKeys(g.cfg.Secret, room)
-		if err != nil {
-			g.mu.Unlock()
-			return nil, err
-		}
-		f = &feed{g: g, room: room, keys: keys}
+		f = &feed{g: g, room: room}
 		f.trim.fire = f.idle
 		g.feeds[room] = f
 	}
 	f.refs++
 	g.mu.Unlock()
 	f.follow.Do(func() { f.stop = g.cfg.Rooms.Follow(room, f.moved) })
-	return f, nil
+	return f
+}
+
+// keys derives the keys of a room.
+func (g *Gateway) keys(room event.RoomID) *wire.Keys {
+	k, err := wire.NewKeys(g.cfg.Secret, room)
+	if err != nil {
+		// Only a short secret is refused, which Validate has ruled out.
+		g.cfg.Logger.Panic("gateway: keys could not be derived", zap.Error(err))
+	}
+	return k
 }
 
 func (g *Gateway) release(f *feed) {

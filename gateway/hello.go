@@ -118,10 +118,7 @@ func (c *conn) refuse(err error) {
 
 // start puts the connection at its position and lets the stream run.
 func (c *conn) start(h *wire.Hello, l *lens, done event.Done) error {
-	f, err := c.g.join(c.room)
-	if err != nil {
-		return err
-	}
+	f := c.g.join(c.room)
 	c.feed = f
 	f.setIncarnation(done.Incarnation)
 	f.raise(done.Head)
@@ -193,7 +190,7 @@ func earliest(a, b time.Time) time.Time {
 // resume reads a cursor. It is a hint where to go on and never a permission:
 // what may be seen is decided entry by entry.
 func (c *conn) resume(text string, l *lens, done event.Done, now time.Time) (event.Seq, time.Time, wire.Reset) {
-	cur, err := c.feed.keys.OpenCursor(text, []byte(l.viewer.Subject))
+	cur, err := c.feed.sealer().OpenCursor(text, []byte(l.viewer.Subject))
 	switch {
 	case err != nil:
 		return 0, now, wire.ResetCursorInvalid

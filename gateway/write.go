@@ -189,6 +189,15 @@ func (c *conn) hold() {
 	}
 }
 
+// pays reports whether an ack is for as many items as one is asked for. Such an
+// ack costs nothing of the rate of frames: the stream itself bounds how many
+// there are, and a long replay would otherwise be slowed down by it.
+func (c *conn) pays(n uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n <= c.n && n >= c.acked+wire.MaxBatch
+}
+
 // ack takes a client's word that it has handled all up to item n. It returns
 // false for items that were never sent.
 func (c *conn) ack(n uint64) bool {
@@ -256,7 +265,7 @@ func (c *conn) cursor(b []byte, l *lens) []byte {
 func (c *conn) seal(b []byte, l *lens, pos event.Seq, at time.Time) []byte {
 	var nonce [wire.NonceSize]byte
 	c.g.random(nonce[:])
-	return c.feed.keys.AppendCursor(b, nonce, []byte(l.viewer.Subject), wire.Cursor{
+	return c.feed.sealer().AppendCursor(b, nonce, []byte(l.viewer.Subject), wire.Cursor{
 		Incarnation: c.feed.incarnation(), Seq: pos, Minutes: wire.Minutes(at), Channels: l.hash,
 	})
 }
