@@ -28,7 +28,7 @@ const SAVE_MS = 250;
 
 const questions = [
   "How do I set up the board?",
-  "What if a checker is hit?",
+  "May I hit a single checker?",
   "When may I bear off?",
   "How does the doubling cube work?",
   "What is a gammon?",
@@ -218,7 +218,11 @@ class Page implements Handler {
       text,
       modality: "text",
     };
-    if (agent !== undefined) input.agents = [agent];
+    // An answer goes to the agent that asked, whoever else would answer by default.
+    const to = agent ?? this.#asked()?.agent;
+    if (to !== undefined) input.agents = [to];
+    // A person who does not answer must not keep everybody waiting; an answer that is being given is not cut short.
+    if (this.#unanswered() !== undefined) input.onBusy = "supersede";
     this.#await(input);
     this.#following = true;
     this.#connection.submit(input);
@@ -244,6 +248,18 @@ class Page implements Handler {
     const open = openRun(this.#view, channel);
     if (mine(open)) return open;
     return Object.values(this.#view.runs).findLast((run) => run.channel === channel && run.status === "queued" && mine(run));
+  }
+
+  /** The run of this conversation that waits for this person's answer. */
+  #asked(): RunView | undefined {
+    const open = openRun(this.#view, this.#channels[this.#tabs.current]);
+    return open?.status === "waiting_for_input" && open.askedBy === this.#me ? open : undefined;
+  }
+
+  /** The run of this conversation that waits for somebody else's answer. */
+  #unanswered(): RunView | undefined {
+    const open = openRun(this.#view, this.#channels[this.#tabs.current]);
+    return open?.status === "waiting_for_input" && open !== this.#asked() ? open : undefined;
   }
 
   #await(input: Input): void {
@@ -282,12 +298,12 @@ class Page implements Handler {
     for (const place of places) {
       this.#tabs.panel(place).dataset["running"] = openRun(this.#view, this.#channels[place])?.status ?? "";
     }
-    const open = openRun(this.#view, this.#channels[this.#tabs.current]);
-    const asked = open?.status === "waiting_for_input" && open.askedBy === this.#me;
-    if (asked) this.#composer.ask(`Your answer to ${agentName(this.#view, open.agent)}`, "Answer");
+    const asked = this.#asked();
+    if (asked !== undefined) this.#composer.ask(`Your answer to ${agentName(this.#view, asked.agent)}`, "Answer");
     else this.#composer.ask("Your question", "Ask about a rule");
     this.#composer.stoppable(this.#stoppable() !== undefined);
-    const others = this.#view.agents.slice(1).map((agent) => `@${agent.id}`);
+    const [first, ...rest] = this.#view.agents.map((agent) => agent.id);
+    const others = (asked === undefined || asked.agent === first ? rest : [first]).map((id) => `@${id}`);
     this.#composer.hint(others.length === 0 ? "" : `Begin with ${others.join(" or ")} to ask another.`);
     if (this.#following) this.#toLatest();
   }

@@ -143,14 +143,33 @@ export class Transcript {
     const note = element("p", "unseen", "Cut off here.");
     row.dataset["purpose"] = message.purpose;
     row.classList.toggle("continued", this.#continues(message));
-    row.append(meta, body, note);
+    row.append(meta);
+    const question = this.#distantQuestion(message);
+    if (question !== undefined) {
+      const asker = question.speaker.id === this.#around.me ? "you" : question.speaker.id;
+      row.append(element("p", "reply", `To ${asker}: ${question.text}`));
+    }
+    row.append(body, note);
     return { row, text: new StreamedText(body, message.kind === "output"), note };
+  }
+
+  /** The question that an output answers, when something else stands between the two: it had to wait its turn. */
+  #distantQuestion(message: Message): Message | undefined {
+    const above = this.#above(message);
+    if (message.kind !== "output" || above === undefined || above.run === message.run) return undefined;
+    const all = this.#around.view().messages[this.#channel] ?? [];
+    return all.findLast((other) => other.kind === "input" && other.run === message.run);
+  }
+
+  /** The message above this one, but for those that were given up. */
+  #above(message: Message): Message | undefined {
+    const all = this.#around.view().messages[this.#channel] ?? [];
+    return all.slice(0, all.indexOf(message)).findLast((other) => other.status !== "abandoned");
   }
 
   /** Whether a message only goes on with the answer right above it, so that its head need not be seen again. */
   #continues(message: Message): boolean {
-    const all = this.#around.view().messages[this.#channel] ?? [];
-    const above = all.slice(0, all.indexOf(message)).findLast((other) => other.status !== "abandoned");
+    const above = this.#above(message);
     return (
       message.kind === "output" &&
       above?.kind === "output" &&

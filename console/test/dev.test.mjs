@@ -122,6 +122,41 @@ test("Stop ends one's own answer", async () => {
   await page.close();
 });
 
+test("an answer goes to the agent that asked, not to the one who answers by default", async () => {
+  const page = await browser.tab(url);
+  await page.getByRole("tab", { name: "Only you" }).click();
+  await ask(page, "@storyteller Hello");
+  await page.getByRole("textbox", { name: "Your answer to Storyteller" }).waitFor();
+  assert.match(await answer(page), /Which one would you like to hear\?$/);
+  await ask(page, "The one of the clock");
+  assert.match(await answer(page), /ran seven minutes late/);
+  await page.close();
+});
+
+test("a question of somebody else waits for its turn, and its answer says what it answers", async () => {
+  const first = await browser.tab(url);
+  const second = await browser.tab(url);
+  await askForStory(first);
+  await ask(second, "What is a gammon?");
+  await line(second, "Waits until the answer before it has ended.").waitFor();
+  await answer(second);
+  assert.equal(await second.locator("#panel-public .reply").last().textContent(), "To you: What is a gammon?");
+  await second.screenshot({ path: join(shots, "desktop-queued.png") });
+  await first.close();
+  await second.close();
+});
+
+test("a question that nobody answers does not keep the next person waiting", async () => {
+  const gone = await browser.tab(url);
+  await ask(gone, "Who is the queen of France?");
+  await gone.getByRole("textbox", { name: "Your answer to Rules guide" }).waitFor();
+  await gone.close();
+  const page = await browser.tab(url);
+  await ask(page, "When may I bear off?");
+  assert.match(await answer(page), /home board/i);
+  await page.close();
+});
+
 test("everything works by keyboard alone", async () => {
   const page = await browser.tab(url);
   await page.locator(".skip").focus();
