@@ -168,7 +168,7 @@ func TestTokensThatAreNotTaken(t *testing.T) {
 		if !errors.Is(err, c.want) || got != nil {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
-		if err != nil && c.want == ErrToken && errors.Is(err, ErrTokenExpired) {
+		if !errors.Is(c.want, ErrTokenExpired) && errors.Is(err, ErrTokenExpired) {
 			t.Errorf("%s: would be taken for expired: %v", name, err)
 		}
 	}

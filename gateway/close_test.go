@@ -101,12 +101,11 @@ func TestWhatEndsAConnection(t *testing.T) {
 			return s.dial(t, "r").hello(ann, []string{"public"})
 		}},
 		{"no subprotocol", wire.CloseVersionUnsupported, "", func(t *testing.T) *peer {
-			ws, _, err := websocket.DefaultDialer.Dial(s.url("room-1"), http.Header{"Origin": {testOrigin}})
-			if err != nil {
-				t.Fatal(err)
+			p, refused := dialWith(t, websocket.Dialer{}, s.url("room-1"), http.Header{"Origin": {testOrigin}})
+			if refused != nil {
+				t.Fatal(refused.err)
 			}
-			t.Cleanup(func() { ws.Close() })
-			return &peer{t: t, ws: ws}
+			return p
 		}},
 		{"far too many frames", wire.CloseRateLimited, wire.CodeRateLimited, func(t *testing.T) *peer {
 			p := live(t)
@@ -199,9 +198,9 @@ func TestHealthAndReadiness(t *testing.T) {
 func TestServersAndHostsComeWithAHeader(t *testing.T) {
 	rooms := newCoreRooms()
 	s := serve(t, rooms)
-	p, _, err := s.tryDial(t, "room-9", http.Header{"Authorization": {"Bearer " + mint(t, host("h"))}})
-	if err != nil {
-		t.Fatal(err)
+	p, refused := s.tryDial(t, "room-9", http.Header{"Authorization": {"Bearer " + mint(t, host("h"))}})
+	if refused != nil {
+		t.Fatal(refused.err)
 	}
 	p.send(frame{"type": "hello"}) // all channels, for a host only
 	if r := p.expect("ready"); r["sub"] != "h" || len(r["can"].(map[string]any)) != 0 {
@@ -216,9 +215,9 @@ func TestServersAndHostsComeWithAHeader(t *testing.T) {
 		t.Errorf("a host gets %v", items)
 	}
 	// A token of somebody else in hello does not go with the header.
-	p, _, err = s.tryDial(t, "room-9", http.Header{"Authorization": {"Bearer " + mint(t, player("ann"))}})
-	if err != nil {
-		t.Fatal(err)
+	p, refused = s.tryDial(t, "room-9", http.Header{"Authorization": {"Bearer " + mint(t, player("ann"))}})
+	if refused != nil {
+		t.Fatal(refused.err)
 	}
 	p.hello(mint(t, player("bob")), []string{"public"}).closed(wire.CloseUnauthenticated)
 }
@@ -276,17 +275,15 @@ func TestLimitsOfTheNode(t *testing.T) {
 		s := serve(t, newCoreRooms(), func(c *Config) { c.Limits.Connections = 2 })
 		s.live(t, "room-1", "ann", "public")
 		s.dial(t, "room-1") // counted before its hello
-		_, resp, err := s.tryDial(t, "room-1", header)
-		if err == nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("the third: %v %v", resp, err)
+		if _, r := s.tryDial(t, "room-1", header); r == nil || r.status != 503 || r.retry == "" {
+			t.Errorf("the third: %+v", r)
 		}
 	})
 	t.Run("address", func(t *testing.T) {
 		s := serve(t, newCoreRooms(), func(c *Config) { c.Limits.PerAddress = 1 })
 		s.live(t, "room-1", "ann", "public")
-		_, resp, err := s.tryDial(t, "room-1", header)
-		if err == nil || resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("the second: %v %v", resp, err)
+		if _, r := s.tryDial(t, "room-1", header); r == nil || r.status != 429 || r.retry == "" {
+			t.Errorf("the second: %+v", r)
 		}
 	})
 	t.Run("subject", func(t *testing.T) {
@@ -313,9 +310,9 @@ func TestTemplatesThatAreForHostsOnly(t *testing.T) {
 		c.Templates = func(event.RoomID) (*event.RoomConfig, bool) { return &testTemplate, false }
 	})
 	s.dial(t, "room-1").hello(mint(t, player("ann")), []string{"public"}).closed(wire.CloseRoomNotFound)
-	p, _, err := s.tryDial(t, "room-1", http.Header{"Authorization": {"Bearer " + mint(t, host("h"))}})
-	if err != nil {
-		t.Fatal(err)
+	p, refused := s.tryDial(t, "room-1", http.Header{"Authorization": {"Bearer " + mint(t, host("h"))}})
+	if refused != nil {
+		t.Fatal(refused.err)
 	}
 	p.send(frame{"type": "hello"})
 	p.until("caught_up")

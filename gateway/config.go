@@ -146,9 +146,13 @@ func (c Config) Validate() error {
 		key string
 		v   time.Duration
 	}{
-		{"helloTimeout", c.Limits.HelloTimeout}, {"roomTimeout", c.Limits.RoomTimeout}, {"ping", c.Limits.Ping},
-		{"answerAge", c.Limits.AnswerAge}, {"unsentAge", c.Limits.UnsentAge},
-		{"writeTimeout", c.Limits.WriteTimeout}, {"expiryGrace", c.Limits.ExpiryGrace},
+		{"helloTimeout", c.Limits.HelloTimeout},
+		{"roomTimeout", c.Limits.RoomTimeout},
+		{"ping", c.Limits.Ping},
+		{"answerAge", c.Limits.AnswerAge},
+		{"unsentAge", c.Limits.UnsentAge},
+		{"writeTimeout", c.Limits.WriteTimeout},
+		{"expiryGrace", c.Limits.ExpiryGrace},
 		{"drainSpread", c.Limits.DrainSpread},
 	}
 	for _, s := range spans {

@@ -127,23 +127,39 @@ func (s *server) url(room string) string {
 // dial opens a connection as a browser of the allowed origin does.
 func (s *server) dial(t testing.TB, room string) *peer {
 	t.Helper()
-	p, resp, err := s.tryDial(t, room, http.Header{"Origin": {testOrigin}})
-	if err != nil {
-		t.Fatalf("dial: %v (%v)", err, resp)
+	p, refused := s.tryDial(t, room, http.Header{"Origin": {testOrigin}})
+	if refused != nil {
+		t.Fatalf("dial: %+v", refused)
 	}
 	return p
 }
 
-func (s *server) tryDial(t testing.TB, room string, h http.Header) (*peer, *http.Response, error) {
+// turnedAway is an upgrade that was refused.
+type turnedAway struct {
+	status int
+	retry  string
+	err    error
+}
+
+func dialWith(t testing.TB, d websocket.Dialer, url string, h http.Header) (*peer, *turnedAway) {
 	t.Helper()
-	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: 5 * time.Second}
-	ws, resp, err := d.Dial(s.url(room), h)
+	ws, resp, err := d.Dial(url, h)
 	if err != nil {
-		return nil, resp, err
+		r := &turnedAway{err: err}
+		if resp != nil {
+			r.status, r.retry = resp.StatusCode, resp.Header.Get("Retry-After")
+			resp.Body.Close()
+		}
+		return nil, r
 	}
-	p := &peer{t: t, ws: ws}
+	resp.Body.Close()
 	t.Cleanup(func() { ws.Close() })
-	return p, resp, nil
+	return &peer{t: t, ws: ws}, nil
+}
+
+func (s *server) tryDial(t testing.TB, room string, h http.Header) (*peer, *turnedAway) {
+	t.Helper()
+	return dialWith(t, websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: 5 * time.Second}, s.url(room), h)
 }
 
 // hello sends a hello; more members come from pairs of name and value.

@@ -48,7 +48,7 @@ func TestRefusalsLeaveTheConnectionAsItWas(t *testing.T) {
 			}
 		})
 	}
-	p.ws.WriteMessage(1, []byte(`{"type":"input","id":"u","channel":"public","modality":"text","text":"\ud800"}`))
+	p.sendRaw(`{"type":"input","id":"u","channel":"public","modality":"text","text":"\ud800"}`)
 	if f := p.expect("error"); f["code"] != "invalid_text" || f["ref"] != "u" {
 		t.Errorf("a lone surrogate: %v", f)
 	}

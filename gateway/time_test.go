@@ -45,7 +45,9 @@ func bubble(t *testing.T, rooms func() Rooms, f func(t *testing.T, s *memory), c
 		}()
 		f(t, &memory{Gateway: g, listener: l})
 		g.Close()
-		srv.Close()
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
 		<-done
 		if c, ok := r.(interface{ Close() }); ok {
 			c.Close()
@@ -60,13 +62,17 @@ type memory struct {
 
 func (m *memory) dial(t *testing.T) *peer {
 	t.Helper()
-	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, NetDialContext: m.listener.Dial}
-	ws, _, err := d.Dial("ws://memory/v1/rooms/r/ws", http.Header{"Origin": {testOrigin}})
-	if err != nil {
-		t.Fatal(err)
+	p, refused := m.tryDial(t)
+	if refused != nil {
+		t.Fatal(refused.err)
 	}
-	t.Cleanup(func() { ws.Close() })
-	return &peer{t: t, ws: ws}
+	return p
+}
+
+func (m *memory) tryDial(t *testing.T) (*peer, *turnedAway) {
+	t.Helper()
+	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, NetDialContext: m.listener.Dial}
+	return dialWith(t, d, "ws://memory/v1/rooms/r/ws", http.Header{"Origin": {testOrigin}})
 }
 
 func (m *memory) live(t *testing.T, life time.Duration) *peer {
@@ -312,7 +318,7 @@ func TestASlowPeerLearnsWhyItWasClosed(t *testing.T) {
 	bubble(t, func() Rooms { return f }, func(t *testing.T, s *memory) {
 		s.listener = wsconn.Listen(192 << 10)
 		srv := &http.Server{Handler: s.Handler()}
-		go srv.Serve(s.listener)
+		go func() { _ = srv.Serve(s.listener) }()
 		defer srv.Close()
 		p := s.live(t, time.Hour)
 		for range 1000 {
@@ -381,10 +387,8 @@ func TestDrainSpreadsTheEnd(t *testing.T) {
 		if s.ready.Load() {
 			t.Error("still ready")
 		}
-		d := websocket.Dialer{NetDialContext: s.listener.Dial}
-		_, resp, err := d.Dial("ws://memory/v1/rooms/r/ws", http.Header{"Origin": {testOrigin}})
-		if err == nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
-			t.Errorf("a new connection while draining: %v %v", resp, err)
+		if _, r := s.tryDial(t); r == nil || r.status != 503 || r.retry == "" {
+			t.Errorf("a new connection while draining: %+v", r)
 		}
 	})
 }

@@ -29,7 +29,8 @@ func randomEntry(rng *rand.Rand, i int) *event.Entry {
 	chans := []event.ChannelID{"public", "private:ann", "private:bob", "table:1"}
 	to := []event.Disclosure{
 		event.ToRoom(), event.ToRoom(), event.ToNone(), event.ToParticipants("ann"), event.ToParticipants("bob"),
-		event.ToParticipants("ann", "cat"), {},
+		event.ToParticipants("ann", "cat"),
+		{},
 	}
 	ch, d := chans[rng.IntN(len(chans))], to[rng.IntN(len(to))]
 	text := fmt.Sprintf("text-%d-", i)
@@ -83,8 +84,11 @@ func TestAViewerGetsExactlyTheVisibleItems(t *testing.T) {
 			peer   *peer
 		}
 		views := []viewing{
-			{"ann", player("ann"), all, nil}, {"bob", player("bob"), all, nil}, {"ann, public only", player("ann"), []string{"public"}, nil},
-			{"cat", wide, all, nil}, {"dan, who may only speak", deaf, all, nil},
+			{"ann", player("ann"), all, nil},
+			{"bob", player("bob"), all, nil},
+			{"ann, public only", player("ann"), []string{"public"}, nil},
+			{"cat", wide, all, nil},
+			{"dan, who may only speak", deaf, all, nil},
 		}
 		for i := range views {
 			v := &views[i]

@@ -60,8 +60,11 @@ func TestCursorsExpireWithRetention(t *testing.T) {
 		age, retention time.Duration
 		expired        bool
 	}{
-		{time.Hour, 0, false}, {time.Hour, 2 * time.Hour, false}, {2 * time.Hour, 2 * time.Hour, true},
-		{2*time.Hour - 30*time.Second, 2 * time.Hour, false}, {24 * time.Hour, time.Hour, true},
+		{time.Hour, 0, false},
+		{time.Hour, 2 * time.Hour, false},
+		{2 * time.Hour, 2 * time.Hour, true},
+		{2*time.Hour - 30*time.Second, 2 * time.Hour, false},
+		{24 * time.Hour, time.Hour, true},
 	} {
 		if got := c.Expired(now.Add(x.age), x.retention); got != x.expired {
 			t.Errorf("age %v, retention %v: expired is %v", x.age, x.retention, got)

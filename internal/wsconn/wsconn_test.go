@@ -53,7 +53,7 @@ func TestDeadlinesEndAWaitThatHasBegun(t *testing.T) {
 func TestCloseEndsBothSides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := Pipe(1)
-		go a.Close()
+		go func() { _ = a.Close() }()
 		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the other side read %v", err)
 		}
@@ -76,7 +76,7 @@ func TestListenerEnds(t *testing.T) {
 				return
 			}
 			c.Close()
-			l.Close()
+			_ = l.Close()
 		}()
 		if _, err := l.Dial(context.Background(), "", ""); err != nil {
 			t.Fatal(err)
