@@ -174,6 +174,7 @@ func (c *conn) input(f *wire.Input) {
 	cmd := event.Submit{Access: c.access(), Channel: f.Channel, As: f.As, Input: f.Final, Digest: f.Digest}
 	c.g.cfg.Rooms.Do(c.room, cmd, func(r event.Reply, err error) {
 		if err != nil {
+			c.seat.forget(f)
 			c.answer(c.refused(ref, err))
 			return
 		}
@@ -196,7 +197,7 @@ func (c *conn) input(f *wire.Input) {
 // of the latest is free at once; of an older one the room says so later, and it
 // is given back.
 func (s *seat) take(f *wire.Input, now time.Time, p pace) (wait time.Duration, paid bool) {
-	h := binary.LittleEndian.Uint64(f.Digest[:8])
+	h := digestHash(f)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.Contains(s.recent, h) {
@@ -213,6 +214,19 @@ func (s *seat) take(f *wire.Input, now time.Time, p pace) (wait time.Duration, p
 	}
 	return 0, true
 }
+
+// forget makes an input that was refused cost like any other when it comes again.
+func (s *seat) forget(f *wire.Input) {
+	h := digestHash(f)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.recent, h); i >= 0 {
+		s.recent[i] = 0
+	}
+}
+
+// digestHash is short for the digest. Zero marks a forgotten place in the ring.
+func digestHash(f *wire.Input) uint64 { return binary.LittleEndian.Uint64(f.Digest[:8]) | 1 }
 
 func (s *seat) give(p pace) {
 	s.mu.Lock()

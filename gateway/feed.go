@@ -67,12 +67,12 @@ func (f *feed) moved(head event.Seq) {
 		}
 		return
 	}
-	start := !f.spreading
-	f.spreading = true
-	f.mu.Unlock()
-	if start {
+	if !f.spreading {
+		f.spreading = true
+		f.g.work.Add(1) // while a connection is here its own count is not given back
 		go f.spread()
 	}
+	f.mu.Unlock()
 }
 
 // raise moves the head up.
@@ -91,6 +91,7 @@ func (f *feed) raise(head event.Seq) bool {
 // spread wakes many connections, away from the room's goroutine. It ends by
 // itself once the head rests.
 func (f *feed) spread() {
+	defer f.g.work.Done()
 	var list []*conn
 	for {
 		head := f.head.Load()

@@ -101,7 +101,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.upgrader = websocket.Upgrader{
 		ReadBufferSize: 1024, WriteBufferSize: 4096, WriteBufferPool: &sync.Pool{},
-		Subprotocols:      []string{wire.Subprotocol},
+		Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: cfg.Limits.HelloTimeout,
 		CheckOrigin:       func(*http.Request) bool { return true }, // the handler has checked it with its own answer
 		EnableCompression: false,                                    // SetReadLimit would count compressed bytes
 	}

@@ -85,6 +85,13 @@ func (g *Gateway) serveWS(w http.ResponseWriter, r *http.Request) {
 		refused.answer(w)
 		return
 	}
+	if token != nil {
+		if refused := g.openHTTP(room, token); refused != nil {
+			g.leave(c)
+			refused.answer(w)
+			return
+		}
+	}
 	ws, err := g.upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		g.leave(c) // the upgrader has answered
@@ -124,15 +131,21 @@ func (g *Gateway) admitHTTP(r *http.Request, room event.RoomID) (*Token, *refusa
 	case !token.Access.Covers(room):
 		return nil, &refusal{http.StatusNotFound, wire.CodeNotFound, "there is no such room", 0}
 	}
-	if _, err := g.open(room, token.Access); err != nil {
-		e := wire.ErrorOf("", err)
-		for _, info := range wire.Codes {
-			if info.Code == e.Code {
-				return nil, &refusal{info.Status, e.Code, e.Message, int((e.RetryMs + 999) / 1000)}
-			}
-		}
-	}
 	return token, nil
+}
+
+// openHTTP opens the room before the upgrade, for a token from the header,
+// whose holder can read the answer of HTTP.
+func (g *Gateway) openHTTP(room event.RoomID, token *Token) *refusal {
+	_, err := g.open(room, token.Access)
+	if err == nil {
+		return nil
+	}
+	e := wire.ErrorOf("", err)
+	if e.Code == wire.CodeInternal {
+		g.cfg.Logger.Error("room could not be opened", zap.String("room", string(room)), zap.Error(err))
+	}
+	return &refusal{wire.StatusOf(e.Code), e.Code, e.Message, int((e.RetryMs + 999) / 1000)}
 }
 
 var errHostBrowser = errors.New("gateway: a host's token from a browser")

@@ -117,6 +117,47 @@ func TestInputsAreLimitedAndDuplicatesAreFree(t *testing.T) {
 	o.until("accepted")
 }
 
+func TestARefusedInputIsNotFreeWhenItComesAgain(t *testing.T) {
+	s := serve(t, newCoreRooms(), func(c *Config) { c.Limits.InputsPerSec, c.Limits.InputBurst = 1, 2 })
+	p := s.live(t, "room-1", "ann", "public")
+	for range 2 {
+		p.send(input("i1", " "))
+		if f := p.expect("error"); f["code"] != "blank_text" {
+			t.Fatalf("got %v", f)
+		}
+	}
+	p.send(input("i1", " "))
+	if f := p.expect("error"); f["code"] != "rate_limited" {
+		t.Errorf("got %v", f)
+	}
+}
+
+func TestInputsOfOneConnectionCommitInTheirOrder(t *testing.T) {
+	rooms := newCoreRooms()
+	s := serve(t, rooms, func(c *Config) { c.Limits.InputBurst = 60 })
+	p := s.live(t, "room-1", "ann", "public")
+	var want []string
+	for i := range 50 {
+		id := fmt.Sprint("i", i)
+		want = append(want, id)
+		p.send(input(id, "hello"))
+	}
+	for _, id := range want {
+		if f := p.until("accepted"); f["id"] != id {
+			t.Fatalf("accepted %v, want %s", f["id"], id)
+		}
+	}
+	var got []string
+	for _, e := range rooms.entries("room-1") {
+		if x, ok := e.Body.(*event.InputAdmitted); ok {
+			got = append(got, string(x.Input))
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("journaled %v", got)
+	}
+}
+
 func TestARepetitionThatOnlyTheRoomKnowsIsGivenBack(t *testing.T) {
 	rooms := newCoreRooms()
 	s := serve(t, rooms, func(c *Config) { c.Limits.InputsPerSec, c.Limits.InputBurst = 1, 2 })

@@ -90,6 +90,16 @@ func CodeOf(r event.Reason) CodeInfo {
 	return Codes[len(Codes)-4] // internal; held by a test
 }
 
+// StatusOf returns the status of an HTTP problem with that code.
+func StatusOf(c Code) int {
+	for _, i := range Codes {
+		if i.Code == c {
+			return i.Status
+		}
+	}
+	return 500
+}
+
 // ErrorOf returns the error frame for a refusal. What is not a refusal is a
 // fault of the server, of which the client learns nothing but that.
 func ErrorOf(ref string, err error) Error {

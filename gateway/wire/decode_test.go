@@ -34,6 +34,7 @@ func TestClientFramesThatAreNotTaken(t *testing.T) {
 		{"an unknown escape", `{"type":"ack","n":1,"x":"\q"}`, CodeBadRequest, "", CloseBadRequest},
 		{"a list", `[]`, CodeBadRequest, "", CloseBadRequest},
 		{"deep nesting", `{"type":"ack","n":1,"x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, CodeBadRequest, "", CloseBadRequest},
+		{"very many values", `{"type":"ack","n":1,"x":[0` + strings.Repeat(",0", 30000) + `]}`, CodeBadRequest, "", CloseBadRequest},
 		{"a member twice", `{"type":"ack","n":1,"n":2}`, CodeBadRequest, "", CloseBadRequest},
 		{"a member twice, once escaped", `{"type":"ack","n":1,"\u006e":2}`, CodeBadRequest, "", CloseBadRequest},
 		{"a nested member twice", `{"type":"ack","n":1,"x":{"a":1,"a":1}}`, CodeBadRequest, "", CloseBadRequest},

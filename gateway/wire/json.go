@@ -47,7 +47,12 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-const maxDepth = 32
+// maxDepth and maxValues bound what a frame of a given size costs to read: a
+// list of zeros would otherwise take forty times its size.
+const (
+	maxDepth  = 32
+	maxValues = 4096
+)
 
 var errJSON = errors.New("is not JSON")
 
@@ -56,6 +61,7 @@ var errJSON = errors.New("is not JSON")
 type parser struct {
 	raw  []byte
 	at   int
+	seen int  // values so far
 	lone bool // an escaped surrogate without its partner
 	ctrl bool // C0 but newline and tab, DEL or C1, in a string
 }
@@ -101,6 +107,9 @@ func (p *parser) literal(s string, k kind) (value, error) {
 func (p *parser) value(depth int) (value, error) {
 	if depth > maxDepth {
 		return value{}, fmt.Errorf("nests deeper than %d", maxDepth)
+	}
+	if p.seen++; p.seen > maxValues {
+		return value{}, fmt.Errorf("holds more than %d values", maxValues)
 	}
 	p.space()
 	switch c := p.peek(); {
