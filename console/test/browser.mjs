@@ -33,7 +33,7 @@ export async function openBrowser() {
     problems,
     async tab(url) {
       const page = await context.newPage();
-      page.setDefaultTimeout(15_000);
+      page.setDefaultTimeout(30_000);
       page.on("pageerror", (error) => problems.push(String(error)));
       page.on("console", (message) => {
         if (message.type() === "error" && /Content Security Policy/i.test(message.text())) problems.push(message.text());
