@@ -150,7 +150,7 @@ func (x *examination) canceledAtEvents(whole *Recorder) {
 	for _, k := range sample(len(whole.Events())) {
 		for _, cause := range []error{driver.ErrCanceled, driver.ErrDeadline} {
 			when := fmt.Sprintf("ended at event %d (%v)", k, cause)
-			x.attempt(x.c.Turn, when, stop{atEvent: k, cause: cause})
+			_, _ = x.attempt(x.c.Turn, when, stop{atEvent: k, cause: cause})
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (x *examination) canceledInPauses(whole *Recorder) {
 	}
 	for _, i := range sample(len(pauses)) {
 		at := pauses[i-1]
-		x.attempt(x.c.Turn, fmt.Sprintf("canceled in a pause, after %v", at), stop{after: at, cause: driver.ErrCanceled})
+		_, _ = x.attempt(x.c.Turn, fmt.Sprintf("canceled in a pause, after %v", at), stop{after: at, cause: driver.ErrCanceled})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -33,10 +34,10 @@ const (
 var phrases = map[phrase]string{
 	hello:     "Hello! I am {agent}, and I answer questions about the rules of {game}. You could ask me about {topics}.",
 	welcome:   "You are welcome. Ask me whenever the rules of {game} leave you in doubt.",
-	farewell:  "Goodbye, and good luck with the dice!",
+	farewell:  "Goodbye, and enjoy your game!",
 	offer:     "I am {agent}. I look up the rules of {game} and tell you which rule I have my answer from. You could ask me about {topics}. Say “and then?” to hear what comes next.",
 	neverMind: "All right. Ask me another question whenever you like.",
-	letGo:     "I am sorry, I find no rule about that. I know about {topics}, among other things; ask me in other words whenever you like.",
+	letGo:     "I am sorry, I find no rule about that. Ask me in other words whenever you like, or about {topics}.",
 	thatIsAll: "That is all I know about it.",
 }
 
@@ -51,8 +52,8 @@ type output struct {
 // The size of an output: a few sentences, so that what a listener misses by an
 // interruption is little, and what a reader sees is a paragraph.
 const (
-	mostSentences = 3
-	mostBytes     = 400
+	mostSentences = 4
+	mostBytes     = 420
 )
 
 // answer makes the messages of a decision.
@@ -96,23 +97,31 @@ func (g *Guide) askBack(a *ask) []output {
 	case nothingSaid:
 		text = fmt.Sprintf("What would you like to know about %s? You could ask me about %s.", g.name, g.topics())
 	default:
-		text = fmt.Sprintf("I find nothing about that in the rules of %s. I know about %s, for example. What would you like to know?", g.name, g.topics())
+		text = fmt.Sprintf("I find nothing about that in the rules of %s. What would you like to know? You could ask me about %s.", g.name, g.topics())
 	}
 	return named([]output{{sentences: sentences(text)}}, fmt.Sprintf("question-%d", a.N), event.Question)
 }
 
-// topics are some titles, from the beginning of the rules.
+// mostTopics is how many titles the guide gives as examples.
+const mostTopics = 4
+
+// topics are some short titles from all over the rules, as examples.
 func (g *Guide) topics() string {
-	var titles []string
-	for _, r := range g.index.rules {
-		if len(titles) == 0 || len([]rune(r.Title)) < 20 {
-			titles = append(titles, lower(r.Title))
-		}
-		if len(titles) == 4 {
-			break
+	var short []string
+	for _, r := range g.index.rules[:g.rules] {
+		if len([]rune(r.Title)) <= 24 {
+			short = append(short, "“"+r.Title+"”")
 		}
 	}
-	return listed(titles, "and")
+	if short == nil {
+		return "the rules"
+	}
+	n := min(mostTopics, len(short))
+	picked := make([]string, n)
+	for i := range picked {
+		picked[i] = short[i*len(short)/n]
+	}
+	return listed(picked, "or")
 }
 
 func listed(titles []string, last string) string {
@@ -122,19 +131,15 @@ func listed(titles []string, last string) string {
 	return strings.Join(titles[:len(titles)-1], ", ") + " " + last + " " + titles[len(titles)-1]
 }
 
-// paragraphs cuts a text into outputs.
+// paragraphs cuts a text into outputs of about the same number of sentences.
 func paragraphs(text, cite string) []output {
+	all := sentences(text)
+	n := max((len(all)+mostSentences-1)/mostSentences, (len(text)+mostBytes-1)/mostBytes, 1)
 	var outputs []output
-	o, size := output{cite: cite}, 0
-	for _, s := range sentences(text) {
-		if len(o.sentences) == mostSentences || size > 0 && size+len(s) > mostBytes {
-			outputs = append(outputs, o)
-			o, size = output{cite: cite}, 0
-		}
-		o.sentences = append(o.sentences, s)
-		size += len(s)
+	for list := range slices.Chunk(all, max((len(all)+n-1)/n, 1)) {
+		outputs = append(outputs, output{cite: cite, sentences: list})
 	}
-	return append(outputs, o)
+	return outputs
 }
 
 // named gives outputs their logical ids: their place, and a mark of their text,
@@ -144,7 +149,7 @@ func named(outputs []output, prefix string, purpose event.Purpose) []output {
 	for i := range outputs {
 		h := fnv.New32a()
 		for _, s := range outputs[i].sentences {
-			h.Write([]byte(s)) // never fails
+			_, _ = h.Write([]byte(s)) // never fails
 		}
 		outputs[i].id = event.OutputID(fmt.Sprintf("%s-%d-%08x", prefix, i+1, h.Sum32()))
 		outputs[i].purpose = purpose
@@ -250,11 +255,8 @@ func (s *speaker) pause() error {
 	}
 }
 
-func upper(s string) string { return firstLetter(s, unicode.ToUpper) }
-
-func lower(s string) string { return firstLetter(s, unicode.ToLower) }
-
-func firstLetter(s string, to func(rune) rune) string {
+// upper returns a text with a capital at its beginning.
+func upper(s string) string {
 	r, size := utf8.DecodeRuneInString(s)
-	return string(to(r)) + s[size:]
+	return string(unicode.ToUpper(r)) + s[size:]
 }

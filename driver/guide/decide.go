@@ -27,7 +27,8 @@ const (
 	// near is how near the first rule that fits must come to the first at all.
 	near = 0.6
 	// along is how near it must come to be answered too, when it has words of
-	// the question that the first rule lacks.
+	// the question that the first rule lacks; and how near an offered rule must
+	// come to be what the answer to a question back means.
 	along = 0.7
 	// leaning is what a rule's score is multiplied with when the question leans
 	// on an answer that cited it.
@@ -70,7 +71,7 @@ func (g *Guide) resolveAnswer(ctx context.Context, q question, text string, said
 		}
 		// Among the rules that it offered, the guide is easily convinced.
 		for _, h := range hits {
-			if slices.Contains(asked.Options, g.index.rules[h.rule].ID) && h.keyed != 0 && h.score >= 0.5*hits[0].score {
+			if slices.Contains(asked.Options, g.index.rules[h.rule].ID) && h.keyed != 0 && h.score >= along*hits[0].score {
 				return g.ruled(h), nil, nil
 			}
 		}
@@ -103,27 +104,36 @@ func (g *Guide) resolveAnswer(ctx context.Context, q question, text string, said
 
 // chosen returns the options that a short text names by their place, nil for none.
 func chosen(plain, options []string) []part {
-	if len(plain) == 0 || len(plain) > 5 || len(options) == 0 {
+	if len(plain) == 0 || len(plain) > 6 || len(options) == 0 {
 		return nil
 	}
-	var parts []part
+	var picked []int
+	one := false
 	for _, w := range plain {
-		switch i, ok := places[w]; {
+		i, isPlace := places[w]
+		switch {
 		case w == "all" || w == "both" || w == "either":
-			for _, id := range options {
-				parts = append(parts, part{Rule: id})
+			for i := range options {
+				picked = append(picked, i)
 			}
-			return parts
 		case w == "last" || w == "latter":
-			parts = append(parts, part{Rule: options[len(options)-1]})
-		case ok && i < len(options):
-			parts = append(parts, part{Rule: options[i]})
+			picked = append(picked, len(options)-1)
+		case w == "one":
+			one = true // the place, or what comes after one: the second one
+		case isPlace && i < len(options):
+			picked = append(picked, i)
 		case !placeFillers[w]:
 			return nil
 		}
 	}
-	if parts == nil && len(options) == 1 && all(plain, decisions) {
-		return []part{{Rule: options[0]}} // yes
+	if len(picked) == 0 && (one || len(options) == 1 && all(plain, decisions)) {
+		picked = []int{0}
+	}
+	var parts []part
+	for _, i := range picked {
+		if p := (part{Rule: options[i]}); !slices.Contains(parts, p) {
+			parts = append(parts, p)
+		}
 	}
 	return parts
 }
@@ -139,8 +149,19 @@ func (g *Guide) resolve(ctx context.Context, q question, text string, said said)
 		return phrased(farewell), nil, nil
 	case offers:
 		return phrased(offer), nil, nil
+	case wonders:
+		return []part{{Rule: g.index.rules[0].ID}}, nil, nil
 	case decides, says:
 		return nil, &ask{N: 1, Why: nothingSaid, Text: text}, nil
+	case repeats:
+		if len(said.last) > 0 {
+			var parts []part
+			for _, id := range said.last {
+				parts = append(parts, part{Rule: id})
+			}
+			return parts, nil, nil
+		}
+		return nil, &ask{N: 1, Why: nothingSaid}, nil
 	case goesOn:
 		if parts := g.next(said); parts != nil {
 			return parts, nil, nil
@@ -271,6 +292,7 @@ func (g *Guide) said(turn *driver.Turn) (s said) {
 			s.last = append(slices.Clone(cited), s.last...)
 		}
 	}
+	s.last = slices.Compact(s.last) // an answer cites its rule in each paragraph
 	return s
 }
 
@@ -281,8 +303,8 @@ func (g *Guide) citations(text string) (ids []string) {
 		if !found {
 			return ids
 		}
-		id, after, _ := strings.Cut(rest, "]")
-		if _, ok := g.byID[id]; ok {
+		id, after, closed := strings.Cut(rest, "]")
+		if _, ok := g.byID[id]; ok && closed {
 			ids = append(ids, id)
 			rest = after
 		}

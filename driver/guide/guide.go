@@ -40,6 +40,7 @@ type Guide struct {
 	version  string // of the manifest, as checkpoints name it
 	pace     time.Duration
 	index    *index
+	rules    int                 // how many of index.rules are rules, the first ones
 	byID     map[string]int      // position in index.rules
 	terms    map[string]*Term    // by termKey
 	synonyms map[string][]string // by termKey of another word for a term → the words of the term
@@ -63,7 +64,7 @@ func New(c Config) (*Guide, error) {
 		return nil, err
 	}
 	g := &Guide{
-		name: m.name(), version: m.GameID + " " + m.GameVersion, pace: c.Pace, index: x,
+		name: m.name(), version: m.GameID + " " + m.GameVersion, pace: c.Pace, index: x, rules: len(m.Rules),
 		byID: map[string]int{}, terms: map[string]*Term{}, synonyms: map[string][]string{}, own: map[string]bool{},
 	}
 	for i, r := range x.rules {

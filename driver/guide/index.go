@@ -47,10 +47,10 @@ const exactBoost = 1.2
 // process cannot be used in a testing/synctest bubble. Here a reader of the
 // finished index is all that is left.
 type index struct {
-	rules   []Rule // as searched: rules, mechanisms, knowledge
-	stemmer analysis.Analyzer
-	reader  segment.IndexReader
-	numbers map[uint64]int // the index's number of a document → position in rules
+	rules    []Rule // as searched: rules, mechanisms, knowledge
+	stemmer  analysis.Analyzer
+	reader   segment.IndexReader
+	numbers  map[uint64]int // the index's number of a document → position in rules
 	wordings []wording
 	throws   map[string][]int // a throw such as 3-1 → the rules that have it in also
 }
@@ -136,7 +136,8 @@ type word struct {
 	text  string // as typed, in lower case, or corrected
 	stems []string
 	// known is true when the manifest has the word at all.
-	known bool
+	known     bool
+	corrected bool // it was typed otherwise
 }
 
 // hit is how well a rule fits a question.
@@ -169,7 +170,7 @@ func isThrow(w string) bool {
 
 func isNumber(w string) bool { return w != "" && strings.Trim(w, "0123456789") == "" }
 
-// maxWords is how many words of a question are searched.
+// maxWords is how many words of a question are searched; a hit has a bit for each.
 const maxWords = 40
 
 // unknownWeight is what a word that the manifest has nowhere weighs in coverage.
@@ -181,7 +182,7 @@ const wordingBoost = 1.2
 
 // search returns the rules that fit a question, best first.
 func (x *index) search(ctx context.Context, q question) ([]hit, error) {
-	words := q.words[:min(len(q.words), maxWords)]
+	words := q.words
 	found := make([]hit, len(x.rules))
 	for i := range found {
 		found[i].rule = i
@@ -327,15 +328,19 @@ func (x *index) has(ctx context.Context, stem string) (bool, error) {
 	return false, nil
 }
 
+// longestCorrected is the most letters of a word that is corrected. The work
+// grows steeply with them.
+const longestCorrected = 24
+
 // correct returns the word of a title or of also that a mistyped one was meant
 // to be, "" when none is near.
 func (x *index) correct(w string) (string, error) {
 	far := 1
 	switch n := len([]rune(w)); {
+	case n < 4, n > longestCorrected:
+		return "", nil
 	case n >= 8:
 		far = 2
-	case n < 4:
-		return "", nil
 	}
 	// Every segment of the library can do this; it is not in its general interface.
 	fuzzy, ok := x.reader.(segment.IndexReaderFuzzy)

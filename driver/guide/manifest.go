@@ -21,7 +21,8 @@ type Manifest struct {
 	// Title is how the guide calls the game; empty: GameID.
 	Title string `yaml:"title" json:"title,omitempty"`
 	// Rules are what a question is answered from first, in the order in which
-	// one would teach them: "and then?" goes on to the next.
+	// one would teach them: "how do you play?" is answered with the first, and
+	// "and then?" goes on to the next.
 	Rules []Rule `yaml:"rules" json:"rules"`
 	// Mechanisms say how things are done at the table or on the screen.
 	Mechanisms []Rule `yaml:"mechanisms" json:"mechanisms,omitempty"`

@@ -17,7 +17,9 @@ const (
 	leaves                // goodbye
 	offers                // who are you, what can you do, help
 	goesOn                // and then? tell me more
+	repeats               // say that again
 	decides               // yes, no, never mind: of use only as an answer to a question
+	wonders               // how the game is played at all
 	says                  // nothing that could be searched
 )
 
@@ -35,13 +37,15 @@ type question struct {
 	refuses bool
 }
 
-// overview is what a question about the game as a whole is searched as.
-const overview = "object"
+// maxPlain is how many words of a text are read. Nobody asks at such length, and
+// time must not grow with a text that only wants to waste it.
+const maxPlain = 300
 
 // read makes a question of a text. Words that neither the manifest nor the
 // language of questions has are corrected when something near is known.
 func (g *Guide) read(ctx context.Context, text string) (question, error) {
 	q := question{plain: split(text)}
+	q.plain = q.plain[:min(len(q.plain), maxPlain)]
 	if len(q.plain) == 0 {
 		q.intent = says
 		return q, nil
@@ -50,14 +54,21 @@ func (g *Guide) read(ctx context.Context, text string) (question, error) {
 	q.leans = leanStarts[q.plain[0]] || slices.ContainsFunc(q.plain, func(w string) bool { return leanWords[w] })
 	q.refuses = all(q.plain, refusals)
 
+	unknown := 0
 	content := g.replaceTerms(q.plain)
 	for _, w := range content {
 		if chatter[w] || g.own[w] || isNumber(w) {
 			continue
 		}
-		made, err := g.word(ctx, w)
+		if len(q.words) == maxWords {
+			break
+		}
+		made, err := g.word(ctx, w, unknown < maxCorrected)
 		if err != nil {
 			return q, err
+		}
+		if made.corrected || len(made.stems) > 0 && !made.known {
+			unknown++
 		}
 		if len(made.stems) > 0 && !slices.ContainsFunc(q.words, func(o word) bool { return o.stems[0] == made.stems[0] }) {
 			q.words = append(q.words, made)
@@ -79,24 +90,31 @@ func (g *Guide) read(ctx context.Context, text string) (question, error) {
 		q.intent = leaves
 	case has(said, thanking) && !known:
 		q.intent = thanks
-	case has(said, offering) && !known:
+	case has(said, offering) && !known || all(q.plain, helping):
 		q.intent = offers
-	case all(q.plain, salutes):
+	case all(q.plain, salutes) && slices.ContainsFunc(q.plain, func(w string) bool { return greetings[w] }):
 		q.intent = greets
 	case all(q.plain, decisions):
 		q.intent = decides
-	case len(q.words) == 0 && all(q.plain, following):
+	case has(said, repeating) && !known:
+		q.intent = repeats
+	case all(q.plain, following):
 		q.intent = goesOn
-	case len(q.words) == 0 && has(said, playing):
-		q.words = append(q.words, word{text: overview, stems: []string{overview}, known: true})
+	case len(q.words) == 0 && (has(said, playing) || slices.ContainsFunc(q.plain, func(w string) bool { return g.own[w] })):
+		q.intent = wonders
 	case len(q.words) == 0:
 		q.intent = says
 	}
 	return q, nil
 }
 
-// word looks a word up, and corrects it when the manifest does not have it.
-func (g *Guide) word(ctx context.Context, w string) (word, error) {
+// maxCorrected is how many unknown words of a text are corrected. One that has
+// more is not about the game.
+const maxCorrected = 8
+
+// word looks a word up, and corrects it, if it should, when the manifest does
+// not have it.
+func (g *Guide) word(ctx context.Context, w string, correct bool) (word, error) {
 	made := word{text: w}
 	if isThrow(w) {
 		return word{text: w, stems: []string{w}, known: g.index.throws[w] != nil}, nil
@@ -107,8 +125,11 @@ func (g *Guide) word(ctx context.Context, w string) (word, error) {
 	}
 	made.stems = append(made.stems, stem)
 	var err error
-	if made.known, err = g.index.has(ctx, stem); err != nil || made.known || ordinary[w] {
+	if made.known, err = g.index.has(ctx, stem); err != nil || made.known || ordinary[w] || !correct {
 		return made, err
+	}
+	if slips[w] {
+		return word{}, nil
 	}
 	near, err := g.index.correct(w)
 	if err != nil || near == "" {
@@ -117,7 +138,7 @@ func (g *Guide) word(ctx context.Context, w string) (word, error) {
 	if heads, ok := g.synonyms[g.termKey([]string{near})]; ok {
 		near = heads[len(heads)-1]
 	}
-	return word{text: near, stems: []string{g.index.stem(near)}, known: true}, nil
+	return word{text: near, stems: []string{g.index.stem(near)}, known: true, corrected: true}, nil
 }
 
 // replaceTerms replaces words that the glossary has beside a term by the term,
@@ -163,7 +184,7 @@ func (g *Guide) definition(q question) *Term {
 	}
 	var words []string
 	for _, w := range split(rest) {
-		if !fillers[w] {
+		if !fillers[w] && !g.own[w] {
 			words = append(words, w)
 		}
 	}
