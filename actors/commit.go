@@ -203,7 +203,7 @@ func (r *roomActor) startRun(e room.StartAttempt) {
 func (r *roomActor) stopRun(id attemptID, cause room.StopCause) {
 	if x := r.runs[id]; x != nil && !x.ended {
 		x.ended = true
-		r.ctx.Send(x.pid, endAttempt{cause})
+		r.ctx.Send(x.pid, endAttempt{cause: cause})
 	}
 }
 

@@ -42,7 +42,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 		refused := r.do("hall", bad)
 		synctest.Wait()
 		for i, o := range []*outcome{accepted, again, view, refused} {
-			if _, _, n := o.get(); n != 0 {
+			if _, n, _ := o.get(); n != 0 {
 				t.Errorf("answer %d left before its batch was durable", i)
 			}
 		}
@@ -184,7 +184,7 @@ func TestOneViewServesAllWhoAskAtAHead(t *testing.T) {
 		synctest.Wait()
 		first, _, _ := asked[0].get()
 		for i, o := range asked {
-			if v, err, _ := o.get(); err != nil || v != first {
+			if v, _, err := o.get(); err != nil || v != first {
 				t.Fatalf("view %d is another one (%v)", i, err)
 			}
 		}

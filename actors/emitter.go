@@ -18,6 +18,7 @@ import (
 // a burst costs the mailbox one message and the room takes all that was queued
 // by then. Safe for concurrent use; mu guards the members below it.
 type emitter struct {
+	mayBeLate
 	sys     *System
 	room    *actor.PID
 	run     event.RunID
@@ -51,9 +52,6 @@ type emission struct {
 	size   int
 	failed bool // the driver returned an error or panicked
 }
-
-// IgnoreDeadLetterLogging keeps the engine from logging what comes late.
-func (*emitter) IgnoreDeadLetterLogging() {}
 
 func newEmitter(sys *System, pid *actor.PID, run event.RunID, attempt uint32, q *quota) *emitter {
 	return &emitter{

@@ -25,13 +25,13 @@ func TestACommitBeyondItsDeadlineIsUnknownAndLaterKnown(t *testing.T) {
 		waiting := r.do("hall", submit("public", "i2"))
 		time.Sleep(5*time.Second - time.Millisecond)
 		synctest.Wait()
-		if _, _, n := first.get(); n != 0 {
+		if _, n, _ := first.get(); n != 0 {
 			t.Error("answered before the deadline")
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		r.refusedFor(first, event.Unavailable)
-		if _, err, _ := first.get(); !strings.Contains(err.Error(), "same id") {
+		if _, _, err := first.get(); !strings.Contains(err.Error(), "same id") {
 			t.Errorf("the refusal does not say what to do: %v", err)
 		}
 		r.refusedFor(waiting, event.Unavailable)
@@ -218,13 +218,13 @@ func TestAFullDiskRefusesWhatWritesAndLetsDriversWait(t *testing.T) {
 		view := r.do("hall", event.ReadView{})
 		synctest.Wait()
 		r.refusedFor(refused, event.Unavailable)
-		if _, err, _ := refused.get(); err.Error() != event.ErrDiskFull.Error() {
+		if _, _, err := refused.get(); err.Error() != event.ErrDiskFull.Error() {
 			t.Errorf("refused with %v", err)
 		}
-		if reply, err, _ := again.get(); err != nil || !reply.(event.Receipt).Duplicate {
+		if reply, _, err := again.get(); err != nil || !reply.(event.Receipt).Duplicate {
 			t.Errorf("an exact retry on a full disk: %v", err)
 		}
-		if _, err, n := view.get(); err != nil || n != 1 {
+		if _, n, err := view.get(); err != nil || n != 1 {
 			t.Errorf("a view on a full disk: %v", err)
 		}
 		close(step)
@@ -418,12 +418,12 @@ func TestARoomWhoseJournalHangsHarmsNoOther(t *testing.T) {
 		})
 		x := r.do("hall", event.Configure{Access: host(), Config: config()})
 		r.say("other", "i1")
-		if _, _, n := x.get(); n != 0 {
+		if _, n, _ := x.get(); n != 0 {
 			t.Error("answered while the journal hangs")
 		}
 		close(hold)
 		synctest.Wait()
-		if _, err, _ := x.get(); err != nil {
+		if _, _, err := x.get(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -447,7 +447,7 @@ func TestMoreCommandsThanMayWaitAreRefused(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		for _, o := range all[:1024] {
-			if _, err, n := o.get(); err != nil || n != 1 {
+			if _, n, err := o.get(); err != nil || n != 1 {
 				t.Fatalf("%d answers, %v", n, err)
 			}
 		}

@@ -21,10 +21,11 @@ type Journal interface {
 	Append(b *event.Batch, done func(error))
 	// Row returns a row of a room's history; nil without an error when there is none.
 	Row(room event.RoomID, k event.Key) (event.Row, error)
-	// Read returns at most max entries of (after, to], in order.
+	// Read returns entries of (after, to], in order: at most max, but never none
+	// when there is one.
 	Read(room event.RoomID, after, to event.Seq, max int) ([]*event.Entry, error)
-	// Transcript returns the last rows of a channel before a position, at most
-	// maxRows of at most maxBytes.
+	// Transcript returns the newest rows of a channel before a position, at most
+	// maxRows of at most maxBytes together.
 	Transcript(room event.RoomID, ch event.ChannelID, before event.Seq, maxRows, maxBytes int) ([]event.TranscriptRow, error)
 	// Head returns the position of a room's last entry; 0 for a room that was never created.
 	Head(room event.RoomID) (event.Seq, error)

@@ -13,8 +13,7 @@ import (
 )
 
 func TestAlarmsGoOffInOrderThoughOnlySomeAreHeld(t *testing.T) {
-	n := seed()
-	t.Logf("ACTORS_SEED=%d", n)
+	n := seed(t)
 	rnd := rand.New(rand.NewPCG(n, 0))
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	j := newMemJournal()

@@ -155,8 +155,7 @@ func TestAWaitingRunIsContinuedAfterHibernation(t *testing.T) {
 // TestNothingIsLostBetweenPassivationAndCommands lets callers come at the very
 // instants at which rooms go to rest, over and over.
 func TestNothingIsLostBetweenPassivationAndCommands(t *testing.T) {
-	n := seed()
-	t.Logf("ACTORS_SEED=%d", n)
+	n := seed(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newMemJournal(), func(c *Config) { c.IdleAfter = 100 * time.Millisecond })
 		r.journal.fate = func(k int, b *event.Batch) fate { return fate{after: time.Duration(k%3) * time.Millisecond} }
@@ -240,7 +239,7 @@ func TestAJournalThatStallsARestingRoomRefusesWhatIsHeld(t *testing.T) {
 		synctest.Wait()
 		x := r.do("hall", submit("public", "i1"))
 		synctest.Wait()
-		if _, _, n := x.get(); n != 0 {
+		if _, n, _ := x.get(); n != 0 {
 			t.Error("answered while the room is between two actors")
 		}
 		time.Sleep(6 * time.Second)

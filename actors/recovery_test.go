@@ -98,7 +98,9 @@ func TestRoomsThatAreDueWakeLatestFirstAndBounded(t *testing.T) {
 		}
 		for i, id := range order {
 			var k int
-			fmt.Sscanf(string(id), "r%d", &k)
+			if _, err := fmt.Sscanf(string(id), "r%d", &k); err != nil {
+				t.Fatal(err)
+			}
 			if want := n - 1 - i; k < want-4 || k > want+4 {
 				t.Errorf("room %s woke as number %d", id, i)
 			}

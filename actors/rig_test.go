@@ -2,8 +2,8 @@ package actors
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"flag"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,12 +44,17 @@ func in(t *testing.T, f func(*rig)) {
 
 func newRig(t *testing.T, j *memJournal, change func(*Config)) *rig {
 	t.Helper()
+	return newRigOn(t, j, j, change)
+}
+
+func newRigOn(t *testing.T, on Journal, j *memJournal, change func(*Config)) *rig {
+	t.Helper()
 	r := &rig{T: t, journal: j, counts: &counts{refused: map[event.Reason]int{}}, drivers: map[string]driver.Driver{}}
 	r.drive("guide", driver.RunFunc(sayHello))
 	core, logs := observer.New(zap.DebugLevel)
 	r.logs = logs
 	c := Config{
-		Journal: j, Drivers: r.driver, Observer: r.counts, Logger: zap.New(core),
+		Journal: on, Drivers: r.driver, Observer: r.counts, Logger: zap.New(core),
 		Fatal: func(string) { r.fatal.Add(1) },
 	}
 	if change != nil {
@@ -125,10 +130,10 @@ type outcome struct {
 	n     int
 }
 
-func (l *outcome) get() (event.Reply, error, int) {
+func (l *outcome) get() (event.Reply, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reply, l.err, l.n
+	return l.reply, l.n, l.err
 }
 
 func (r *rig) do(id event.RoomID, cmd event.Command) *outcome {
@@ -145,7 +150,7 @@ func (r *rig) do(id event.RoomID, cmd event.Command) *outcome {
 // refusedFor fails unless l was refused for that reason.
 func (r *rig) refusedFor(l *outcome, why event.Reason) {
 	r.Helper()
-	_, err, n := l.get()
+	_, n, err := l.get()
 	x, ok := event.AsRefusal(err)
 	if n != 1 || !ok || x.Reason != why {
 		r.Errorf("got %d answers, error %v; want one refusal for reason %d", n, err, why)
@@ -210,11 +215,18 @@ func (c *counts) Recovered(ok bool, _ time.Duration) {
 func (c *counts) LateEvents(n int)       { c.late.Add(int64(n)) }
 func (c *counts) DriversAbandoned(n int) { c.abandoned.Add(int64(n)) }
 
-func seed() uint64 {
-	if s := os.Getenv("ACTORS_SEED"); s != "" {
-		var n uint64
-		fmt.Sscan(s, &n)
-		return n
+var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one each time")
+
+// seed returns the seed of a random test and prints it when the test fails.
+func seed(t *testing.T) uint64 {
+	n := *seedFlag
+	if n == 0 {
+		n = rand.Uint64()
 	}
-	return uint64(time.Now().UnixNano())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("run with -seed=%d", n)
+		}
+	})
+	return n
 }

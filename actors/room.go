@@ -97,16 +97,18 @@ type item struct {
 
 // The messages to a room, beside *request, *emitter and what the engine sends.
 type (
-	flushNow  struct{}
-	timeIsUp  struct{}
-	restNow   struct{}
-	drainNow  struct{}
-	abortNow  struct{}
+	flushNow  struct{ mayBeLate }
+	timeIsUp  struct{ mayBeLate }
+	restNow   struct{ mayBeLate }
+	drainNow  struct{ mayBeLate }
+	abortNow  struct{ mayBeLate }
 	committed struct {
+		mayBeLate
 		flight *flight
 		err    error
 	}
 	loaded struct {
+		mayBeLate
 		load  uint64
 		state *room.State
 		rec   event.Recovered
@@ -114,15 +116,6 @@ type (
 		err   error
 	}
 )
-
-// IgnoreDeadLetterLogging keeps the engine from logging what comes late.
-func (flushNow) IgnoreDeadLetterLogging()  {}
-func (timeIsUp) IgnoreDeadLetterLogging()  {} //nolint:revive // as above
-func (restNow) IgnoreDeadLetterLogging()   {} //nolint:revive // as above
-func (drainNow) IgnoreDeadLetterLogging()  {} //nolint:revive // as above
-func (abortNow) IgnoreDeadLetterLogging()  {} //nolint:revive // as above
-func (committed) IgnoreDeadLetterLogging() {} //nolint:revive // as above
-func (loaded) IgnoreDeadLetterLogging()    {} //nolint:revive // as above
 
 func newRoomActor(s *System, id event.RoomID) *roomActor {
 	return &roomActor{

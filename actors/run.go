@@ -43,19 +43,25 @@ const (
 	wasAbandoned
 )
 
-// endAttempt tells a run actor that the room takes nothing more of its attempt.
-type endAttempt struct{ cause room.StopCause }
+// The messages to a run actor.
+type (
+	// endAttempt says that the room takes nothing more of the attempt.
+	endAttempt struct {
+		mayBeLate
+		cause room.StopCause
+	}
+	// driverReturned is the last act of the driver's goroutine.
+	driverReturned struct{ mayBeLate }
+	// graceOver says that the driver had its time.
+	graceOver struct{ mayBeLate }
+)
 
-// driverReturned is sent by the driver's goroutine as its last act.
-type driverReturned struct{}
+// mayBeLate marks a message that may come after the end of its actor, so that
+// the engine does not log it.
+type mayBeLate struct{}
 
-// graceOver says that the driver had its time.
-type graceOver struct{}
-
-// IgnoreDeadLetterLogging keeps the engine from logging what comes late.
-func (endAttempt) IgnoreDeadLetterLogging()     {}
-func (driverReturned) IgnoreDeadLetterLogging() {} //nolint:revive // as above
-func (graceOver) IgnoreDeadLetterLogging()      {} //nolint:revive // as above
+// IgnoreDeadLetterLogging is what the engine looks for.
+func (mayBeLate) IgnoreDeadLetterLogging() {}
 
 func newRunActor(sys *System, id event.RoomID, start room.StartAttempt, out *emitter) *runActor {
 	a := &runActor{

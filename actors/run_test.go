@@ -32,7 +32,7 @@ func TestACancelReachesTheDriverWithItsCause(t *testing.T) {
 		if !got.Canceled || got.Status != event.RunCanceledStatus {
 			t.Errorf("answered %+v", got)
 		}
-		if cause != driver.ErrCanceled || !errors.Is(late, driver.ErrEnded) || !errors.Is(late, driver.ErrCanceled) {
+		if !errors.Is(cause, driver.ErrCanceled) || !errors.Is(late, driver.ErrEnded) || !errors.Is(late, driver.ErrCanceled) {
 			t.Errorf("cause %v, emit %v", cause, late)
 		}
 		if n := r.counts.late.Load(); n != 1 {
@@ -92,25 +92,25 @@ func TestACancelAtTheInstantOfCompletionHasOneWinner(t *testing.T) {
 func TestADeadlineStopsTheDriver(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall", "slow")
-		var cause error
+		cause := make(chan error, 1)
 		r.drive("slow", driver.RunFunc(func(ctx context.Context, turn *driver.Turn, out driver.Emitter) error {
 			if d := time.Until(turn.Deadline); d > 120*time.Second || d < 119*time.Second {
 				t.Errorf("the deadline lies %v ahead", d)
 			}
 			<-ctx.Done()
-			cause = context.Cause(ctx)
+			cause <- context.Cause(ctx)
 			return nil
 		}))
 		r.say("hall", "i1")
 		time.Sleep(119 * time.Second)
 		synctest.Wait()
-		if cause != nil {
+		if len(cause) > 0 {
 			t.Error("too early")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if cause != driver.ErrDeadline {
-			t.Errorf("cause %v", cause)
+		if err := <-cause; !errors.Is(err, driver.ErrDeadline) {
+			t.Errorf("cause %v", err)
 		}
 		if ks := r.journal.kinds("hall"); ks[len(ks)-1] != "deadline_exceeded/1" {
 			t.Errorf("journal: %v", ks)
@@ -205,7 +205,7 @@ func TestAFaultComesBackFromALaterEmit(t *testing.T) {
 		if first != nil {
 			t.Errorf("the event itself: %v", first)
 		}
-		if cause != driver.ErrFault || !errors.Is(last, driver.ErrFault) || !errors.Is(last, driver.ErrEnded) || !strings.Contains(last.Error(), "empty delta") {
+		if !errors.Is(cause, driver.ErrFault) || !errors.Is(last, driver.ErrFault) || !errors.Is(last, driver.ErrEnded) || !strings.Contains(last.Error(), "empty delta") {
 			t.Errorf("cause %v, emit %v", cause, last)
 		}
 	})

@@ -31,7 +31,7 @@ func TestShutdownLetsAttemptsGoInGoodOrder(t *testing.T) {
 		if d := time.Since(start); d > 0 {
 			t.Errorf("it took %v", d)
 		}
-		if cause != driver.ErrShutdown || !errors.Is(late, driver.ErrShutdown) || !errors.Is(late, driver.ErrEnded) {
+		if !errors.Is(cause, driver.ErrShutdown) || !errors.Is(late, driver.ErrShutdown) || !errors.Is(late, driver.ErrEnded) {
 			t.Errorf("cause %v, emit %v", cause, late)
 		}
 		if ks := r.journal.kinds("hall"); ks[len(ks)-1] != "drained" {
@@ -109,12 +109,12 @@ func TestEveryCommandIsAnsweredThoughTheServerGoes(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for i, o := range all {
-			if _, _, n := o.get(); n != 1 {
+			if _, n, _ := o.get(); n != 1 {
 				t.Errorf("command %d has %d answers", i, n)
 			}
 		}
 		for _, i := range []int{0, 3, 4} {
-			if _, err, _ := all[i].get(); err != nil {
+			if _, _, err := all[i].get(); err != nil {
 				t.Errorf("command %d was given in time, and refused: %v", i, err)
 			}
 		}

@@ -126,8 +126,8 @@ func (s *System) Follow(room event.RoomID, moved func(head event.Seq)) (stop fun
 }
 
 // Read returns at most max durable entries of a room after a position, in
-// order, and the durable head; none when the position is at the head or beyond
-// it. It wakes no room. The entries are shared and must not be changed.
+// order, and the durable head; none only when the position is at the head or
+// beyond it. It wakes no room. The entries are shared and must not be changed.
 func (s *System) Read(room event.RoomID, after event.Seq, max int) ([]*event.Entry, event.Seq, error) {
 	t := s.tail(room)
 	if t == nil {
@@ -208,13 +208,11 @@ func (s *System) abort() error {
 // request is a command on its way. It is answered exactly once, by whoever
 // holds it.
 type request struct {
+	mayBeLate
 	room event.RoomID
 	cmd  event.Command
 	done func(event.Reply, error)
 }
-
-// IgnoreDeadLetterLogging keeps the engine from logging what comes late.
-func (*request) IgnoreDeadLetterLogging() {}
 
 // answer gives a request its answer. What the caller's function does wrong is
 // its own affair.
