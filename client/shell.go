@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -111,7 +112,7 @@ func (r *run) open(e Open) {
 	r.work.Go(func() {
 		defer cancel()
 		header := http.Header{"Authorization": {"Bearer " + e.Token}}
-		ws, resp, err := r.dialer.DialContext(ctx, r.address, header)
+		ws, resp, err := r.dialer.DialContext(ctx, r.address, header) //nolint:bodyclose // the dialer keeps the body in memory
 		if err != nil {
 			code, reason, after := refusal(resp, err)
 			r.tell(func() { r.machine.Closed(time.Now(), e.Conn, code, reason, after) })
@@ -211,6 +212,13 @@ func refusal(resp *http.Response, err error) (wire.Close, string, time.Duration)
 	case http.StatusBadRequest, http.StatusUpgradeRequired:
 		return wire.CloseBadRequest, reason, 0
 	case http.StatusUnauthorized:
+		var problem struct {
+			Code string `json:"code"`
+		}
+		// The dialer keeps the beginning of the body in memory. A body that cannot be read tells nothing.
+		if json.NewDecoder(resp.Body).Decode(&problem) == nil && problem.Code == wire.CloseTokenExpired.Word() {
+			return wire.CloseTokenExpired, reason, 0
+		}
 		return wire.CloseUnauthenticated, reason, 0
 	case http.StatusForbidden:
 		return wire.CloseForbidden, reason, 0
