@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,10 +11,18 @@ import (
 	"parley/event"
 )
 
-// The bounds of the stage keys and ids that a driver chooses, in bytes.
+// The bounds of single events that a room holds drivers to, in bytes where not
+// said otherwise. TestTheContractIsTheRooms holds that they are the room's.
 const (
-	maxStage = 64
-	maxID    = event.MaxInputID
+	maxStage      = 64
+	maxMessage    = 1 << 10
+	maxID         = 128
+	maxSpoken     = 8 << 10
+	maxUtterance  = 64 << 10
+	maxUtterances = 16                 // of a decision
+	maxAudience   = 256                // participants
+	maxWait       = 7 * 24 * time.Hour // of a request
+	overhead      = 64                 // what an event counts towards the bounds of an attempt beside its texts
 )
 
 // Output is one message of an attempt, put together from its deltas.
@@ -29,6 +38,7 @@ type Output struct {
 type message struct {
 	Output
 	text strings.Builder
+	to   event.Disclosure // who sees it
 }
 
 func (m *message) output() Output {
@@ -45,7 +55,6 @@ type contract struct {
 	outputs []*message // in the order of their first deltas
 	events  int
 	bytes   int
-	decided bool
 	// over says which event ended the attempt, "" while it goes on.
 	over string
 }
@@ -83,7 +92,7 @@ func (c *contract) take(body event.RunBody) error {
 	if err != nil {
 		return err
 	}
-	if c.bytes += size; c.bytes > event.MaxAttemptBytes {
+	if c.bytes += overhead + size; c.bytes > event.MaxAttemptBytes {
 		return fault("more than %d bytes in one attempt", event.MaxAttemptBytes)
 	}
 	return nil
@@ -100,14 +109,17 @@ func (c *contract) finish() error {
 
 func checkProgress(b event.Progress) error {
 	switch {
-	case event.Blank(b.Stage) || len(b.Stage) > maxStage:
+	case b.Stage == "" || len(b.Stage) > maxStage:
 		return fault("progress: a stage has 1 to %d bytes, this one has %d", maxStage, len(b.Stage))
-	case !utf8.ValidString(b.Stage + b.Unit + b.Message):
+	case len(b.Message) > maxMessage || len(b.Unit) > maxStage:
+		return fault("progress: a message has at most %d bytes, a unit %d", maxMessage, maxStage)
+	case !utf8.ValidString(b.Stage), !utf8.ValidString(b.Message), !utf8.ValidString(b.Unit):
 		return fault("progress: the text is not valid UTF-8")
-	case b.Current != nil && *b.Current < 0 || b.Total != nil && *b.Total < 0:
-		return fault("progress: current and total are not negative")
-	case b.Current != nil && b.Total != nil && *b.Current > *b.Total:
-		return fault("progress: current %d is greater than total %d", *b.Current, *b.Total)
+	}
+	for _, v := range []*int64{b.Current, b.Total} {
+		if v != nil && (*v < 0 || *v > 1<<53) {
+			return fault("progress: current and total lie within 0 and 2^53")
+		}
 	}
 	return nil
 }
@@ -117,26 +129,36 @@ func (c *contract) takeOutput(b event.AssistantOutput) error {
 		return err
 	}
 	switch {
-	case len(b.Delta) > event.MaxDelta || len(b.Spoken) > event.MaxDelta:
-		return fault("output %q: a delta has at most %d bytes, this one has %d", b.Output, event.MaxDelta, max(len(b.Delta), len(b.Spoken)))
-	case !utf8.ValidString(b.Delta) || !utf8.ValidString(b.Spoken):
+	case len(b.Delta) > event.MaxDelta:
+		return fault("output %q: a delta has at most %d bytes, this one has %d", b.Output, event.MaxDelta, len(b.Delta))
+	case len(b.Spoken) > maxSpoken:
+		return fault("output %q: the spoken form of a delta has at most %d bytes, this one has %d", b.Output, maxSpoken, len(b.Spoken))
+	case !utf8.ValidString(b.Delta), !utf8.ValidString(b.Spoken), !utf8.ValidString(b.Lang):
 		return fault("output %q: the delta is not valid UTF-8", b.Output)
+	case len(b.Lang) > maxStage:
+		return fault("output %q: a language tag has at most %d bytes, this one has %d", b.Output, maxStage, len(b.Lang))
+	case len(b.Audience.Participants) > maxAudience:
+		return fault("output %q: an audience names at most %d participants, this one has %d", b.Output, maxAudience, len(b.Audience.Participants))
 	case b.Delta == "" && !b.Final:
 		return fault("output %q: an empty delta that is not final", b.Output)
 	case b.Purpose > event.ProgressText || b.History > event.Ephemeral:
 		return fault("output %q: unknown purpose or history", b.Output)
-	case b.Audience.Stated() && b.Audience.Intersect(c.widest).Empty() && !c.widest.Empty():
-		return fault("output %q: its audience leaves nobody who may see the run", b.Output)
 	}
 	o := c.find(b.Output)
 	switch {
 	case o == nil:
-		o = &message{Output: Output{ID: b.Output, Purpose: purposeOf(b), History: historyOf(b)}}
+		to, err := c.audience(b.Audience)
+		if err != nil {
+			return fault("output %q: %v", b.Output, err)
+		}
+		o = &message{Output: Output{ID: b.Output, Purpose: purposeOf(b), History: historyOf(b)}, to: to}
 		c.outputs = append(c.outputs, o)
 	case o.Closed:
 		return fault("output %q: a delta after final", b.Output)
 	case b.Purpose != 0 && b.Purpose != o.Purpose:
 		return fault("output %q: its purpose was %v and became %v", b.Output, o.Purpose, b.Purpose)
+	case b.Audience.Stated() && !c.widest.Intersect(sorted(b.Audience)).Equal(o.to):
+		return fault("output %q: its audience changed", b.Output)
 	case b.History != 0 && b.History != o.History:
 		return fault("output %q: its history was %v and became %v", b.Output, o.History, b.History)
 	}
@@ -164,11 +186,8 @@ func (c *contract) takeRequest(b event.InputRequested) error {
 	if err := checkID("request", string(b.Request)); err != nil {
 		return err
 	}
-	if b.Token != "" {
-		return fault("request %q: the token is the room's to mint", b.Request)
-	}
-	if !b.ExpiresAt.IsZero() && !b.ExpiresAt.After(c.now()) {
-		return fault("request %q: it expires before it is asked", b.Request)
+	if now := c.now(); !b.ExpiresAt.IsZero() && (!b.ExpiresAt.After(now) || b.ExpiresAt.After(now.Add(maxWait))) {
+		return fault("request %q: it must expire within the next %v", b.Request, maxWait)
 	}
 	if err := c.noneOpen("input_requested"); err != nil {
 		return err
@@ -178,24 +197,55 @@ func (c *contract) takeRequest(b event.InputRequested) error {
 }
 
 func (c *contract) takeDecision(b event.Decision) (size int, err error) {
-	if c.decided {
-		return 0, fault("a second decision in one attempt")
+	if len(b.Utterances) > maxUtterances {
+		return 0, fault("decision: at most %d utterances, this one has %d", maxUtterances, len(b.Utterances))
 	}
-	c.decided = true
 	for i, u := range b.Utterances {
 		id := event.OutputID(fmt.Sprintf("utterance-%d", i+1))
-		if len(u.Text) > event.MaxAttemptBytes || !utf8.ValidString(u.Text) || event.Blank(u.Text) {
-			return 0, fault("decision: utterance %d is blank, too long or not valid UTF-8", i+1)
+		switch {
+		case len(u.Text) > maxUtterance || !utf8.ValidString(u.Text) || event.Blank(u.Text):
+			return 0, fault("decision: utterance %d is blank, longer than %d bytes or not valid UTF-8", i+1, maxUtterance)
+		case len(u.Lang) > maxStage || !utf8.ValidString(u.Lang) || len(u.Audience.Participants) > maxAudience:
+			return 0, fault("decision: the language tag or the audience of utterance %d is too long", i+1)
+		case c.find(id) != nil:
+			return 0, fault("decision: an output %q was sent before", id)
 		}
-		if u.Audience.Stated() && u.Audience.Intersect(c.widest).Empty() && !c.widest.Empty() {
-			return 0, fault("decision: the audience of utterance %d leaves nobody who may see the run", i+1)
+		to, err := c.audience(u.Audience)
+		if err != nil {
+			return 0, fault("decision: utterance %d: %v", i+1, err)
 		}
-		m := &message{Output: Output{ID: id, Purpose: event.Answer, History: event.Record, Closed: true}}
+		m := &message{Output: Output{ID: id, Purpose: event.Answer, History: event.Record, Closed: true}, to: to}
 		m.text.WriteString(u.Text)
 		c.outputs = append(c.outputs, m)
-		size += len(u.Text)
+		// The room journals it in parts, beside the decision itself.
+		parts := (len(u.Text) + event.MaxDelta - 1) / event.MaxDelta
+		c.events += parts
+		size += 2*len(u.Text) + parts*overhead
+	}
+	if c.events > event.MaxAttemptEvents {
+		return 0, fault("more than %d events in one attempt", event.MaxAttemptEvents)
 	}
 	return size, nil
+}
+
+// audience is who sees an output: what it asks for, as far as the run allows (E7).
+func (c *contract) audience(asked event.Disclosure) (event.Disclosure, error) {
+	if !asked.Stated() {
+		return c.widest, nil
+	}
+	to := c.widest.Intersect(sorted(asked))
+	if to.Empty() {
+		return to, errors.New("its audience leaves nobody who may see the run")
+	}
+	return to, nil
+}
+
+// sorted lets a driver name participants in any order.
+func sorted(d event.Disclosure) event.Disclosure {
+	if d.Kind == event.DiscloseParticipants {
+		return event.ToParticipants(d.Participants...)
+	}
+	return d
 }
 
 func (c *contract) noneOpen(at string) error {
@@ -217,7 +267,7 @@ func (c *contract) find(id event.OutputID) *message {
 }
 
 func checkID(what, id string) error {
-	if event.Blank(id) || len(id) > maxID || !utf8.ValidString(id) {
+	if id == "" || len(id) > maxID || !utf8.ValidString(id) {
 		return fault("%s: an id has 1 to %d bytes of valid UTF-8, this one has %d", what, maxID, len(id))
 	}
 	return nil

@@ -101,7 +101,7 @@ func TestABreachIsFound(t *testing.T) {
 	final := func(id event.OutputID, text string) event.AssistantOutput {
 		return event.AssistantOutput{Output: id, Delta: text, Final: true}
 	}
-	two, one := int64(2), int64(1)
+	below := int64(-1)
 	for _, tc := range []struct {
 		name string
 		drv  driver.Driver
@@ -123,16 +123,21 @@ func TestABreachIsFound(t *testing.T) {
 		{name: "history changed", drv: emits(event.AssistantOutput{Output: "a", Delta: "x", Purpose: event.ProgressText}, event.AssistantOutput{Output: "a", Delta: "y", Final: true, History: event.Record}), want: "its history was ephemeral and became record"},
 		{name: "audience of strangers", drv: emits(event.AssistantOutput{Output: "a", Delta: "x", Final: true, Audience: event.ToParticipants("bob")}), turn: driver.Turn{Disclosure: event.ToParticipants("ann")}, want: "leaves nobody"},
 		{name: "stage missing", drv: emits(event.Progress{}), want: "a stage has 1 to 64 bytes"},
-		{name: "more than all", drv: emits(event.Progress{Stage: "s", Current: &two, Total: &one}), want: "current 2 is greater than total 1"},
+		{name: "count below nothing", drv: emits(event.Progress{Stage: "s", Current: &below}), want: "current and total lie within"},
 		{name: "checkpoint not JSON", drv: emits(event.Checkpoint{Value: json.RawMessage(`{`)}), want: "checkpoint: $"},
 		{name: "checkpoint not plain", drv: emits(event.Checkpoint{Value: json.RawMessage(`{"n":9007199254740993}`)}), want: "checkpoint: $.n"},
 		{name: "checkpoint too big", drv: emits(event.Checkpoint{Value: json.RawMessage(`"` + strings.Repeat("x", event.MaxCheckpoint) + `"`)}), want: "at most 262144 are allowed"},
 		{name: "request without id", drv: emits(event.InputRequested{}), want: "request: an id has"},
-		{name: "own token", drv: emits(event.InputRequested{Request: "r", Token: "t"}), want: "the room's to mint"},
-		{name: "expired request", drv: emits(event.InputRequested{Request: "r", ExpiresAt: time.Unix(0, 0)}), want: "expires before it is asked"},
+		{name: "expired request", drv: emits(event.InputRequested{Request: "r", ExpiresAt: time.Unix(0, 0)}), want: "must expire within the next 168h0m0s"},
 		{name: "after a request", drv: emits(event.InputRequested{Request: "r"}, final("a", "x")), want: "an event after input_requested"},
 		{name: "after completed", drv: emits(event.Completed{}, final("a", "x")), want: "an event after completed"},
-		{name: "two decisions", drv: emits(event.Decision{}, event.Decision{}), want: "a second decision"},
+		{name: "two decisions", drv: emits(event.Decision{Utterances: []event.Utterance{{Text: "x"}}}, event.Decision{Utterances: []event.Utterance{{Text: "x"}}}), want: `an output "utterance-1" was sent before`},
+		{name: "too many utterances", drv: emits(event.Decision{Utterances: make([]event.Utterance, 17)}), want: "at most 16 utterances"},
+		{name: "audience changed", drv: emits(event.AssistantOutput{Output: "a", Delta: "x"}, event.AssistantOutput{Output: "a", Delta: "y", Final: true, Audience: event.ToParticipants("ann")}), want: "its audience changed"},
+		{name: "long message", drv: emits(event.Progress{Stage: "s", Message: strings.Repeat("x", 1025)}), want: "a message has at most 1024 bytes"},
+		{name: "long spoken form", drv: emits(event.AssistantOutput{Output: "a", Delta: "x", Spoken: strings.Repeat("x", 8193), Final: true}), want: "the spoken form of a delta has at most 8192 bytes"},
+		{name: "long language tag", drv: emits(event.AssistantOutput{Output: "a", Delta: "x", Lang: strings.Repeat("x", 65), Final: true}), want: "a language tag has at most 64 bytes"},
+
 		{name: "blank utterance", drv: emits(event.Decision{Utterances: []event.Utterance{{Text: " "}}}), want: "utterance 1 is blank"},
 		{name: "the room's event", drv: emits(event.RunCanceled{}), want: "event.RunCanceled is not an event of a driver"},
 		{name: "a pointer", drv: emits(&event.Completed{}), want: "*event.Completed is not an event of a driver"},
