@@ -64,6 +64,7 @@ type driverConfig struct {
 	Kind     string `yaml:"kind"`
 	Manifest string `yaml:"manifest"`
 	File     string `yaml:"file"`
+	Builtin  string `yaml:"builtin"`
 }
 
 type templateConfig struct {
@@ -259,14 +260,9 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 			}
 			l.config.Drivers[name] = g
 		case "script":
-			raw, err := os.ReadFile(at(d.File))
+			s, err := readScript(d, at)
 			if err != nil {
-				bad.add(key+".file", quoted(d.File), "must name a readable script file")
-				continue
-			}
-			s, err := script.Parse(raw)
-			if err != nil {
-				bad.add(key+".file", quoted(d.File), err.Error())
+				bad.add(key, fmt.Sprintf("{file: %q, builtin: %q}", d.File, d.Builtin), err.Error())
 				continue
 			}
 			l.config.Drivers[name] = script.New(s)
@@ -274,6 +270,21 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 			bad.add(key+".kind", quoted(d.Kind), "must be guide or script")
 		}
 	}
+}
+
+// readScript reads the script that a driver names: a file, or one that comes with the program.
+func readScript(d driverConfig, at func(string) string) (*script.Script, error) {
+	if (d.File == "") == (d.Builtin == "") {
+		return nil, errors.New("must have either file or builtin")
+	}
+	if d.Builtin != "" {
+		return script.Named(d.Builtin)
+	}
+	raw, err := os.ReadFile(at(d.File))
+	if err != nil {
+		return nil, errors.New("file must name a readable script file")
+	}
+	return script.Parse(raw)
 }
 
 func (l *loaded) templates(bad *problems) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,49 +41,81 @@ func (o offline) open() (j *parley.Journal, done bool, err error) {
 	return nil, true, errors.Join(err, j.Close())
 }
 
+// replayAll prints the entries of every room as JSON.
+func (c *replayCommand) replayAll() error {
+	j, err := parley.OpenJournal(c.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = j.Close() }() // read only
+	names, err := j.Rooms()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(os.Stdout)
+	for _, n := range names {
+		if _, err := c.lines(j, n, json.NewEncoder(out)); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// lines prints the entries of one room as JSON and returns how many there were.
+func (c *replayCommand) lines(j *parley.Journal, room event.RoomID, out *json.Encoder) (n int, err error) {
+	id, err := c.ids(j, room)
+	if err != nil {
+		return 0, err
+	}
+	for e, err := range j.Entries(room, event.Seq(c.After)) {
+		if err == nil {
+			err = out.Encode(lineOf(room, e, id(e.Seq)))
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 type replayCommand struct {
 	offline
 	After  uint64 `help:"Begin after this position."`
-	JSON   bool   `help:"One JSON object per entry, with its id on the wire, and without texts."`
+	JSON   bool   `help:"One JSON object per entry, with its id on the wire and without texts; without ROOM, of all rooms."`
 	Config string `type:"existingfile" placeholder:"FILE" help:"Configuration of the server, for its secret (ids on the wire). Without it, the data directory's own."`
 }
 
 // Run prints the entries in order.
 func (c *replayCommand) Run() error {
+	if c.JSON && c.Room == "" {
+		return c.replayAll()
+	}
 	j, done, err := c.open()
 	if done || err != nil {
 		return err
 	}
 	defer func() { _ = j.Close() }() // read only
-	ids, err := c.ids(j)
-	if err != nil {
-		return err
-	}
-	out := json.NewEncoder(os.Stdout)
 	n := 0
-	for e, err := range j.Entries(event.RoomID(c.Room), event.Seq(c.After)) {
-		if err != nil {
-			return err
-		}
-		n++
-		if c.JSON {
-			if err := out.Encode(lineOf(e, ids(e.Seq))); err != nil {
-				return err
+	if c.JSON {
+		n, err = c.lines(j, event.RoomID(c.Room), json.NewEncoder(os.Stdout))
+	} else {
+		for e, failed := range j.Entries(event.RoomID(c.Room), event.Seq(c.After)) {
+			if err = failed; err != nil {
+				break
 			}
-			continue
+			n++
+			printEntry(os.Stdout, e)
 		}
-		printEntry(os.Stdout, e)
 	}
-	if n == 0 && c.After == 0 {
-		return fmt.Errorf("there is no room %s in %s", c.Room, c.Data)
+	if err == nil && n == 0 && c.After == 0 {
+		err = fmt.Errorf("there is no room %s in %s", c.Room, c.Data)
 	}
-	return nil
+	return err
 }
 
-func (c *replayCommand) ids(j *parley.Journal) (func(event.Seq) string, error) {
-	if !c.JSON {
-		return nil, nil
-	}
+// ids returns what gives entries their ids on the wire.
+func (c *replayCommand) ids(j *parley.Journal, room event.RoomID) (func(event.Seq) string, error) {
 	var secret []byte
 	if c.Config != "" {
 		l, err := loadConfig(c.Config)
@@ -91,11 +124,12 @@ func (c *replayCommand) ids(j *parley.Journal) (func(event.Seq) string, error) {
 		}
 		secret = l.config.Secret
 	}
-	return j.EntryIDs(event.RoomID(c.Room), secret)
+	return j.EntryIDs(room, secret)
 }
 
 // journalLine is one entry for programs: ids and kinds, no texts.
 type journalLine struct {
+	Room     event.RoomID    `json:"room"`
 	Seq      event.Seq       `json:"seq"`
 	ID       string          `json:"id"`
 	At       string          `json:"at"`
@@ -111,8 +145,8 @@ type journalLine struct {
 
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-func lineOf(e *event.Entry, id string) journalLine {
-	l := journalLine{Seq: e.Seq, ID: id, At: e.At.Format(timeFormat), Kind: e.Body.Kind().String(), Channel: e.Channel}
+func lineOf(room event.RoomID, e *event.Entry, id string) journalLine {
+	l := journalLine{Room: room, Seq: e.Seq, ID: id, At: e.At.Format(timeFormat), Kind: e.Body.Kind().String(), Channel: e.Channel}
 	switch x := e.Body.(type) {
 	case *event.InputAdmitted:
 		l.Run, l.Input, l.Speaker, l.Type = x.Run, x.Input, x.Speaker.ID, x.State.String()

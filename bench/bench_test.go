@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// binary builds the program once for the tests of this package.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "parley")
+	out, err := exec.Command("go", "build", "-o", path, "parley/cmd/parley").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the binary: %v\n%s", err, out)
+	}
+	return path
+}
+
+// TestKill is a short W6: the real binary is killed under load, and nothing that
+// was acknowledged or shown is missing or doubled. `parley bench kill` is the
+// long one.
+func TestKill(t *testing.T) {
+	res, err := Kill(context.Background(), KillConfig{
+		Binary: binary(t), Dir: t.TempDir(), Rooms: 8, Rounds: 3, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Bad() {
+		t.Errorf("seed %d: %+v", res.Seed, res)
+	}
+	if res.Accepted == 0 || res.Seen == 0 || res.Rounds != 4 {
+		t.Errorf("there was no load: %+v", res)
+	}
+}
+
+// TestKillNotices: the comparison finds what is missing, doubled or too early.
+func TestKillNotices(t *testing.T) {
+	journal := []entry{
+		{Seq: 1, ID: "a", Kind: "input", Run: "r", Input: "i"},
+		{Seq: 2, ID: "b", Kind: "run.event", Run: "r", Sequence: 1, Type: "attempt_started", Attempt: 1},
+		{Seq: 3, ID: "c", Kind: "run.event", Run: "r", Sequence: 2, Type: "completed"},
+	}
+	fresh := func() *witness {
+		w := newWitness("room")
+		w.accepted["i"] = sighting{Entry: "a", Kind: "input", Run: "r"}
+		for _, e := range journal {
+			w.seen[e.ID] = sighting{Entry: e.ID, Kind: e.Kind, Run: e.Run, Type: e.Type}
+		}
+		return w
+	}
+	for name, c := range map[string]struct {
+		change func(*witness, []entry) []entry
+		count  func(*KillResult) int
+	}{
+		"lost": {func(w *witness, j []entry) []entry {
+			w.accepted["k"] = sighting{Entry: "z", Kind: "input", Run: "q"}
+			return j
+		}, func(r *KillResult) int { return r.Lost }},
+		"not journaled": {func(_ *witness, j []entry) []entry { return j[:2] }, func(r *KillResult) int { return r.NotJournal }},
+		"doubled row": {func(_ *witness, j []entry) []entry {
+			return append(j, entry{Seq: 4, ID: "d", Kind: "input", Run: "s", Input: "i"})
+		}, func(r *KillResult) int { return r.DoubledRows }},
+		"two terminals": {func(_ *witness, j []entry) []entry {
+			return append(j, entry{Seq: 4, ID: "d", Kind: "run.event", Run: "r", Sequence: 3, Type: "run_failed"})
+		}, func(r *KillResult) int { return r.Terminals }},
+		"gap":    {func(_ *witness, j []entry) []entry { j[2].Seq = 4; return j }, func(r *KillResult) int { return r.Gaps }},
+		"no end": {func(_ *witness, j []entry) []entry { return j[:2] }, func(r *KillResult) int { return r.Unfinished }},
+		"never shown": {func(w *witness, j []entry) []entry {
+			delete(w.seen, "b")
+			return j
+		}, func(r *KillResult) int { return r.Unseen }},
+		"shown twice": {func(w *witness, j []entry) []entry { w.doubled++; return j }, func(r *KillResult) int { return r.Doubled }},
+	} {
+		var r KillResult
+		w := fresh()
+		r.compare(w, c.change(w, append([]entry(nil), journal...)), true)
+		if c.count(&r) != 1 || !r.Bad() {
+			t.Errorf("%s was not noticed: %+v", name, r)
+		}
+	}
+	var r KillResult
+	if r.compare(fresh(), journal, true); r.Bad() {
+		t.Errorf("a sound journal is held to be bad: %+v", r)
+	}
+}
+
+// TestTurn: W1 gives figures of its own load and its baselines.
+func TestTurn(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("CPU time is read from /proc")
+	}
+	res, err := Turn(context.Background(), TurnConfig{
+		Binary: binary(t), Dir: t.TempDir(), Rooms: []int{2}, Duration: 200 * time.Millisecond, Out: t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := res.Sizes[0]
+	if s.Turns == 0 || s.EventsPerSecond <= 0 || s.CommitsPerTurn < 1 || s.BarePebble <= 0 || s.SyncP50Ms <= 0 || s.FirstDeltaP50Ms <= 0 {
+		t.Errorf("figures %+v", s)
+	}
+}
