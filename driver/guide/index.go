@@ -133,8 +133,8 @@ func build(batch *segment.Batch) (reader segment.IndexReader, err error) {
 
 // word is one word of a question that says what it is about.
 type word struct {
-	text  string // as typed, in lower case, or corrected
-	stems []string
+	text string // as typed, in lower case, or corrected
+	stem string // what it is searched by; "" for a word that is not searched
 	// known is true when the manifest has the word at all.
 	known     bool
 	corrected bool // it was typed otherwise
@@ -245,18 +245,12 @@ func (x *index) lookup(ctx context.Context, w word) (scores []float64, keyed []b
 		return scores, keyed, nil
 	}
 	for _, f := range fields {
-		best := make([]float64, len(x.rules)) // of the stems that mean the same
-		for _, stem := range w.stems {
-			err := x.term(ctx, stem, f.name, f.boost, func(rule int, score float64) {
-				best[rule] = max(best[rule], score)
-			})
-			if err != nil {
-				return nil, nil, err
-			}
-		}
-		for r, s := range best {
-			scores[r] += s
-			keyed[r] = keyed[r] || s > 0 && f.name != fieldBody
+		err := x.term(ctx, w.stem, f.name, f.boost, func(rule int, score float64) {
+			scores[rule] += score
+			keyed[rule] = keyed[rule] || f.name != fieldBody
+		})
+		if err != nil {
+			return nil, nil, err
 		}
 	}
 	err = x.term(ctx, w.text, fieldExact, exactBoost, func(rule int, score float64) {

@@ -67,16 +67,16 @@ func (g *Guide) read(ctx context.Context, text string) (question, error) {
 		if err != nil {
 			return q, err
 		}
-		if made.corrected || len(made.stems) > 0 && !made.known {
+		if made.corrected || made.stem != "" && !made.known {
 			unknown++
 		}
-		if len(made.stems) > 0 && !slices.ContainsFunc(q.words, func(o word) bool { return o.stems[0] == made.stems[0] }) {
+		if made.stem != "" && !slices.ContainsFunc(q.words, func(o word) bool { return o.stem == made.stem }) {
 			q.words = append(q.words, made)
 		}
 	}
 	q.roots = map[string]bool{}
 	for _, w := range q.words {
-		q.roots[w.stems[0]] = true
+		q.roots[w.stem] = true
 	}
 	for _, r := range g.index.roots(append(content, q.plain...)) {
 		q.roots[r] = true
@@ -117,13 +117,13 @@ const maxCorrected = 8
 func (g *Guide) word(ctx context.Context, w string, correct bool) (word, error) {
 	made := word{text: w}
 	if isThrow(w) {
-		return word{text: w, stems: []string{w}, known: g.index.throws[w] != nil}, nil
+		return word{text: w, stem: w, known: g.index.throws[w] != nil}, nil
 	}
 	stem := g.index.stem(w)
 	if stem == "" {
 		return made, nil
 	}
-	made.stems = append(made.stems, stem)
+	made.stem = stem
 	var err error
 	if made.known, err = g.index.has(ctx, stem); err != nil || made.known || ordinary[w] || !correct {
 		return made, err
@@ -138,7 +138,7 @@ func (g *Guide) word(ctx context.Context, w string, correct bool) (word, error) 
 	if heads, ok := g.synonyms[g.termKey([]string{near})]; ok {
 		near = heads[len(heads)-1]
 	}
-	return word{text: near, stems: []string{g.index.stem(near)}, known: true, corrected: true}, nil
+	return word{text: near, stem: g.index.stem(near), known: true, corrected: true}, nil
 }
 
 // replaceTerms replaces words that the glossary has beside a term by the term,
