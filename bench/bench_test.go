@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,15 +10,23 @@ import (
 	"time"
 )
 
-// binary builds the program once for the tests of this package.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "parley")
-	out, err := exec.Command("go", "build", "-o", path, "parley/cmd/parley").CombinedOutput()
+// binary is the program, built once for the tests of this package.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "parley-bench-test")
 	if err != nil {
-		t.Fatalf("build the binary: %v\n%s", err, out)
+		panic(err)
 	}
-	return path
+	binary = filepath.Join(dir, "parley")
+	if out, err := exec.Command("go", "build", "-o", binary, "parley/cmd/parley").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build the binary: %v\n%s", err, out))
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 // TestKill is a short W6: the real binary is killed under load, and nothing that
@@ -25,7 +34,7 @@ func binary(t *testing.T) string {
 // long one.
 func TestKill(t *testing.T) {
 	res, err := Kill(context.Background(), KillConfig{
-		Binary: binary(t), Dir: t.TempDir(), Rooms: 8, Rounds: 3, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
+		Binary: binary, Dir: t.TempDir(), Rooms: 8, Rounds: 3, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,11 +100,8 @@ func TestKillNotices(t *testing.T) {
 
 // TestTurn: W1 gives figures of its own load and its baselines.
 func TestTurn(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("CPU time is read from /proc")
-	}
 	res, err := Turn(context.Background(), TurnConfig{
-		Binary: binary(t), Dir: t.TempDir(), Rooms: []int{2}, Duration: 200 * time.Millisecond, Out: t.Output(),
+		Binary: binary, Dir: t.TempDir(), Rooms: []int{2}, Duration: 200 * time.Millisecond, Out: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)

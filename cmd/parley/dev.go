@@ -73,5 +73,7 @@ func demoRoom() event.RoomConfig {
 			},
 		},
 		FallbackAgent: "guide",
+		// A question that nobody answers holds the public channel; not for long here.
+		WaitMs: (2 * time.Minute).Milliseconds(),
 	}
 }
