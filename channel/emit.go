@@ -225,6 +225,9 @@ func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
 		if event.Blank(u.Text) || !utf8.ValidString(u.Text) {
 			return nil, fmt.Errorf("utterance %d is blank or not valid UTF-8", i+1)
 		}
+		if r.current(x.Output) != nil {
+			return nil, fmt.Errorf("an attempt takes one decision, and no other output is called %s", x.Output)
+		}
 		checked, err := r.checkOutput(x, f, out)
 		if err != nil {
 			return nil, fmt.Errorf("utterance %d: %w", i+1, err)
