@@ -62,7 +62,10 @@ func DecodeEntry(at Seq, raw []byte) (*Entry, error) {
 		body = func(f field) error {
 			switch f.tag {
 			case 16:
-				return json.Unmarshal(f.b, &x.Config)
+				// What json says quotes the value.
+				if json.Unmarshal(f.b, &x.Config) != nil {
+					return fmt.Errorf("event: a room configuration of %d bytes does not decode", len(f.b))
+				}
 			case 17:
 				x.By = ParticipantID(f.b)
 			case 18:

@@ -3,7 +3,9 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"slices"
 	"strconv"
@@ -26,11 +28,8 @@ func CheckPlain(raw []byte) error {
 	if err := checkValue(dec, "$", 0); err != nil {
 		return err
 	}
-	if dec.More() {
-		return fmt.Errorf("$: more than one JSON value")
-	}
-	if _, err := dec.Token(); err == nil {
-		return fmt.Errorf("$: more than one JSON value")
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("$: something follows the JSON value")
 	}
 	return loneSurrogate(raw)
 }
