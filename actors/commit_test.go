@@ -77,6 +77,24 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
+func TestAnAnswerComesBeforeTheFollowersAreTold(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		var order []string
+		defer r.Follow("hall", func(event.Seq) { order = append(order, "moved") })()
+		r.Do("hall", submit("public", "i1"), func(event.Reply, error) {
+			order = append(order, "answered")
+			if es, _, err := r.Read("hall", 1, 10); err != nil || len(es) == 0 {
+				t.Errorf("whoever is answered cannot read what he wrote: %d entries, %v", len(es), err)
+			}
+		})
+		synctest.Wait()
+		if len(order) < 2 || order[0] != "answered" || order[1] != "moved" {
+			t.Errorf("order: %v", order)
+		}
+	})
+}
+
 func TestAnswersKeepTheOrderOfTheirCommands(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")

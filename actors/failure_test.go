@@ -245,8 +245,15 @@ func TestAFullDiskRefusesWhatWritesAndLetsDriversWait(t *testing.T) {
 
 func TestADiskThatFillsUnderABatchLosesNoAttempt(t *testing.T) {
 	in(t, func(r *rig) {
-		r.create("hall")
+		r.create("hall", "counted")
 		var filled atomic.Bool
+		var calls atomic.Int32
+		r.drive("counted", driver.RunFunc(func(ctx context.Context, turn *driver.Turn, out driver.Emitter) error {
+			calls.Add(1)
+			time.Sleep(time.Millisecond)
+			defer time.Sleep(time.Minute)
+			return sayHello(ctx, turn, out)
+		}))
 		r.journal.set(func(j *memJournal) {
 			j.fate = func(_ int, b *event.Batch) fate {
 				if x, ok := b.Entries[0].Body.(*event.RunEvent); ok && x.N > 0 && filled.CompareAndSwap(false, true) {
@@ -256,12 +263,75 @@ func TestADiskThatFillsUnderABatchLosesNoAttempt(t *testing.T) {
 			}
 		})
 		r.say("hall", "i1")
-		time.Sleep(10 * time.Second)
+		time.Sleep(2 * time.Minute)
 		want := []string{"room", "input", "attempt_started/1", "progress/1", "assistant_output/1", "assistant_output/1", "completed/1"}
 		if ks := r.journal.kinds("hall"); !slices.Equal(ks, want) || !filled.Load() {
 			t.Errorf("journal: %v", ks)
 		}
+		if calls.Load() != 1 {
+			t.Errorf("the driver was called %d times", calls.Load())
+		}
 	})
+}
+
+// TestADiskThatFillsUnderAnyBatchKeepsEveryWord cuts a driver's events into
+// small batches, and lets the disk be full for each of them.
+func TestADiskThatFillsUnderAnyBatchKeepsEveryWord(t *testing.T) {
+	for k := 1; ; k++ { // 0 makes the room
+		happened := false
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newMemJournal(), func(c *Config) { c.MaxBatchEntries = 3; c.EmitEvents = 7 })
+			r.drive("chatty", driver.RunFunc(func(_ context.Context, _ *driver.Turn, out driver.Emitter) error {
+				for i := range 25 {
+					if err := out.Emit(event.AssistantOutput{Output: "a", Delta: fmt.Sprint(i, " "), Final: i == 24}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			r.create("hall", "chatty")
+			r.journal.fate = func(n int, _ *event.Batch) fate {
+				if n == k {
+					happened = true
+					return fate{err: event.ErrDiskFull, lost: true, after: time.Millisecond}
+				}
+				return fate{after: time.Millisecond}
+			}
+			for {
+				if _, err := r.Ask(r.Context(), "hall", submit("public", "i1")); err == nil {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			check(t, r.journal.all("hall"))
+			var got, want strings.Builder
+			for _, e := range r.journal.all("hall") {
+				if x, ok := e.Body.(*event.RunEvent); ok {
+					if o, ok := x.Event.(event.AssistantOutput); ok {
+						got.WriteString(o.Delta)
+					}
+				}
+			}
+			for i := range 25 {
+				fmt.Fprint(&want, i, " ")
+			}
+			if got.String() != want.String() {
+				t.Errorf("the answer is %q", got.String())
+			}
+			r.stop()
+		})
+		if t.Failed() {
+			t.Fatalf("at batch %d", k)
+		}
+		if !happened {
+			if k < 9 {
+				t.Fatalf("the scenario has only %d batches", k)
+			}
+			return
+		}
+	}
 }
 
 // flaky is a source of randomness that fails on demand, 16 bytes at a time.

@@ -100,6 +100,38 @@ func TestReadersSeeEveryEntryOnceAndInOrder(t *testing.T) {
 	})
 }
 
+// headHook is a Journal with something to do before Head answers.
+type headHook struct {
+	*memJournal
+	before func()
+}
+
+func (h *headHook) Head(id event.RoomID) (event.Seq, error) {
+	h.before()
+	return h.memJournal.Head(id)
+}
+
+func TestAReaderWhoComesWhileTheRoomWakesSeesOnlyWhatIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newMemJournal()
+		h := &headHook{memJournal: j, before: func() {}}
+		r := newRigOn(t, h, j, nil)
+		r.create("hall")
+		time.Sleep(62 * time.Second)
+		hold := make(chan struct{})
+		h.before = func() { // the room wakes, and writes what is not durable yet
+			j.set(func(j *memJournal) { j.fate = func(int, *event.Batch) fate { return fate{hold: hold} } })
+			r.do("hall", submit("public", "i1"))
+			synctest.Wait()
+		}
+		if es, head, err := r.Read("hall", 0, 100); err != nil || head != 1 || len(es) != 1 {
+			t.Errorf("the reader sees %d entries, head %d, %v", len(es), head, err)
+		}
+		close(hold)
+		r.stop()
+	})
+}
+
 func TestAFollowerWhoStopsIsToldNothingMore(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")

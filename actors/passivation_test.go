@@ -230,6 +230,75 @@ func TestNothingIsLostBetweenPassivationAndCommands(t *testing.T) {
 	})
 }
 
+// gate is an Observer that can make the registry wait.
+type gate struct {
+	counts
+	shut chan struct{}
+}
+
+func (g *gate) RoomsAwake(d int) {
+	if g.shut != nil {
+		<-g.shut
+	}
+	g.counts.RoomsAwake(d)
+}
+
+func TestACommandOnItsWayKeepsTheRoomAwake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{counts: counts{refused: map[event.Reason]int{}}}
+		r := newRig(t, newMemJournal(), func(c *Config) { c.Observer = g })
+		r.create("hall")
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		g.shut = make(chan struct{})
+		r.do("other", event.Open{}) // the registry is busy with it
+		x := r.do("hall", submit("public", "i1"))
+		time.Sleep(2 * time.Second) // the room asks to rest, behind the command
+		close(g.shut)
+		synctest.Wait()
+		if _, n, err := x.get(); n != 1 || err != nil {
+			t.Errorf("%d answers, %v", n, err)
+		}
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if n := r.journal.room("hall").recovers; n != 1 {
+			t.Errorf("the room was loaded %d times", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := g.rooms.Load(); n != 0 {
+			t.Errorf("%d rooms are awake in the end", n)
+		}
+		r.stop()
+	})
+}
+
+func TestARoomStaysAwakeWhileADriverHasItsGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newMemJournal(), func(c *Config) { c.IdleAfter = time.Second })
+		r.create("hall", "deaf")
+		release := make(chan struct{})
+		r.drive("deaf", driver.RunFunc(func(context.Context, *driver.Turn, driver.Emitter) error {
+			<-release
+			return nil
+		}))
+		x := r.say("hall", "i1")
+		r.must(r.Ask(t.Context(), "hall", event.CancelRun{Access: host(), Run: x.Run}))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if r.counts.rooms.Load() != 1 || r.counts.abandoned.Load() != 0 {
+			t.Error("the room hibernated under its driver")
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if r.counts.rooms.Load() != 0 || r.counts.abandoned.Load() != 1 {
+			t.Error("the room waits for a driver that was abandoned")
+		}
+		close(release)
+		r.stop()
+	})
+}
+
 func TestAJournalThatStallsARestingRoomRefusesWhatIsHeld(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")

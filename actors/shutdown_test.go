@@ -153,6 +153,38 @@ func TestShutdownDoesNotWaitForADriverThatDoesNotObey(t *testing.T) {
 	})
 }
 
+func TestARunWhoseTurnComesDuringShutdownIsLetGoUnbegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newMemJournal(), nil)
+		r.create("hall", "deaf")
+		release := make(chan struct{})
+		calls := 0
+		r.drive("deaf", driver.RunFunc(func(context.Context, *driver.Turn, driver.Emitter) error {
+			calls++
+			<-release
+			return nil
+		}))
+		first := submit("public", "i1")
+		first.Input.Deadline = ptr(2 * time.Second)
+		second := submit("public", "i2")
+		second.Input.OnBusy = event.BusyQueue
+		r.must(r.Ask(t.Context(), "hall", first))
+		r.must(r.Ask(t.Context(), "hall", second))
+		if err := r.Shutdown(t.Context()); err != nil { // the first reaches its deadline meanwhile
+			t.Error(err)
+		}
+		ks := r.journal.kinds("hall")
+		if want := []string{"drained", "deadline_exceeded/1", "attempt_started/1", "drained"}; !slices.Equal(ks[len(ks)-4:], want) {
+			t.Errorf("journal: %v", ks)
+		}
+		if calls != 1 {
+			t.Errorf("the driver was called %d times", calls)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
 func TestShutdownOnAFullDiskLetsGoWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newMemJournal(), nil)
