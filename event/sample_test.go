@@ -14,8 +14,17 @@ import (
 var bodies = []Body{&InputAdmitted{}, &RunEvent{}, &RoomConfigured{}, &FocusSet{}, &Drained{}}
 
 var runBodies = []RunBody{
-	Progress{}, AssistantOutput{}, Checkpoint{}, InputRequested{}, Decision{}, Completed{},
-	AttemptStarted{}, RunCanceled{}, DeadlineExceeded{}, RunFailed{}, RunBlocked{},
+	Progress{},
+	AssistantOutput{},
+	Checkpoint{},
+	InputRequested{},
+	Decision{},
+	Completed{},
+	AttemptStarted{},
+	RunCanceled{},
+	DeadlineExceeded{},
+	RunFailed{},
+	RunBlocked{},
 }
 
 var rows = []Row{&InputRow{}, &RunRow{}, &TranscriptRow{}}

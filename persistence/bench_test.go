@@ -137,3 +137,116 @@ func cpuTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// fill makes rooms of n entries each, with a snapshot near the end, as a run of
+// the product leaves them.
+func fill(b *testing.B, s *Store, rooms, n int) {
+	b.Helper()
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, 256)
+	for i := range rooms {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			o := own(b, s, event.RoomID(fmt.Sprintf("table-%06d", i)))
+			for o.head < event.Seq(n) {
+				batch := o.batch(min(256, n-int(o.head)))
+				if int(o.head) == n && n > 20 {
+					batch.Snapshot, batch.SnapshotAt = make([]byte, 2000), o.head-20
+				}
+				if err := appendWait(s, batch); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func benchStore(b *testing.B) *Store {
+	s, err := Open(Config{Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// BenchmarkReads measures the reads of a room of 10,000 entries, warm.
+func BenchmarkReads(b *testing.B) {
+	s := benchStore(b)
+	const n = 10_000
+	fill(b, s, 4, n)
+	const room = event.RoomID("table-000001")
+	for name, f := range map[string]func(i int) error{
+		"row": func(i int) error {
+			_, err := s.Row(room, event.TranscriptKey("public", event.Seq(i%n+1)))
+			return err
+		},
+		"missing-row": func(i int) error {
+			_, err := s.Row(room, event.InputKey("public", event.Person("ann"), event.InputID(fmt.Sprint(i))))
+			return err
+		},
+		"head": func(int) error {
+			_, err := s.Head(room)
+			return err
+		},
+		"last-entry": func(int) error {
+			_, err := s.Read(room, n-1, n, 1)
+			return err
+		},
+		"100-entries": func(i int) error {
+			_, err := s.Read(room, event.Seq(i%(n-100)), n, 100)
+			return err
+		},
+		"transcript-50": func(int) error {
+			_, err := s.Transcript(room, "public", 0, 50, 64<<10)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := f(i); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRecover measures activations, 128 at a time, of rooms that are not in
+// memory: of a hundred entries, and one of a hundred thousand among them.
+func BenchmarkRecover(b *testing.B) {
+	for _, entries := range []int{100, 100_000} {
+		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
+			s, err := Open(Config{Dir: b.TempDir(), idleRooms: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			rooms := 200_000 / entries
+			fill(b, s, rooms, entries)
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			limit := make(chan struct{}, 128)
+			for i := range b.N {
+				limit <- struct{}{}
+				wg.Go(func() {
+					defer func() { <-limit }()
+					if _, err := s.Recover(event.RoomID(fmt.Sprintf("table-%06d", i%rooms))); err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			b.StopTimer()
+			if err := s.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+}

@@ -52,14 +52,17 @@ const ExitFatal = 74
 // Validate reports all that is wrong at once, each with its key, its value and what is allowed.
 func (c Config) Validate() error {
 	var errs []error
+	bad := func(key string, value any, allowed string) {
+		errs = append(errs, fmt.Errorf("%s: %v: %s", key, value, allowed))
+	}
 	if c.Dir == "" {
-		errs = append(errs, errors.New(`Dir: "": must be the path of the data directory`))
+		bad("Dir", `""`, "must be the path of the data directory")
 	}
 	if c.MinFreePercent < 0 || c.MinFreePercent > 99 {
-		errs = append(errs, fmt.Errorf("MinFreePercent: %d: must be 1 to 99, or 0 for %d", c.MinFreePercent, DefaultMinFreePercent))
+		bad("MinFreePercent", c.MinFreePercent, "must be 1 to 99, or 0 for the default, 5")
 	}
 	if c.CacheBytes < 0 {
-		errs = append(errs, fmt.Errorf("CacheBytes: %d: must be a number of bytes, or 0 for %d", c.CacheBytes, DefaultCacheBytes))
+		bad("CacheBytes", c.CacheBytes, "must be a number of bytes, or 0 for the default, 64 MiB")
 	}
 	return errors.Join(errs...)
 }

@@ -56,7 +56,7 @@ func (c *counters) request(r *request) {
 	}
 }
 
-// Metrics returns the counters as they stand. It must not be called after Close.
+// Metrics returns the counters as they stand. After Close the sizes of the store are zero.
 func (s *Store) Metrics() Metrics {
 	c := &s.counters
 	m := Metrics{
@@ -81,12 +81,12 @@ func (s *Store) Metrics() Metrics {
 			oldest = t
 		}
 	}
-	closed := s.closed
 	s.mu.Unlock()
 	if !oldest.IsZero() {
 		m.OldestOutstanding = time.Since(oldest)
 	}
-	if !closed {
+	if v := s.views.acquire(); v != nil { // keeps Close from going on meanwhile
+		defer s.views.release(v)
 		p := s.db.Metrics()
 		m.DiskBytes = p.DiskSpaceUsage()
 		m.CacheHit, m.CacheMiss = uint64(p.BlockCache.Hits), uint64(p.BlockCache.Misses)

@@ -37,15 +37,16 @@ type Store struct {
 }
 
 // Append queues a batch to be made durable and returns at once. done is called
-// exactly once, from the committer's goroutine, with nil once the whole batch is
-// on disk, and must not block. Batches of one room are written in the order of
-// the calls. The batch belongs to the Store until then and is not changed.
+// exactly once, from another goroutine, with nil once the whole batch is on
+// disk, and must not block: the node's other batches wait for it. Batches of one
+// room are written in the order of the calls. The batch belongs to the Store
+// until then and is not changed.
 //
 // Errors: event.ErrFenced when the batch does not follow the room's head or is
-// not of the room's newest term; event.ErrDiskFull; ErrClosed, for which done is
-// called from Append itself; or a fault of the batch or of the store. Nothing was
-// written in any of these cases. A commit that fails midway ends the process
-// (Config.Fatal), and then done is not called at all.
+// not of the room's newest term; event.ErrDiskFull; ErrClosed; or a fault of the
+// batch or of the store. Nothing was written in any of these cases. A commit
+// that fails midway ends the process (Config.Fatal), and then done is not called
+// at all.
 //
 // The queue is not bounded: a room has one or two batches outstanding, each of
 // bounded size.
@@ -125,7 +126,9 @@ func (s *Store) submit(room event.RoomID, r request) {
 	if s.closed {
 		s.mu.Unlock()
 		s.recycle(r.enc)
-		r.done(ErrClosed)
+		// The committer has gone, and a caller need not expect the answer inside
+		// its call.
+		go r.done(ErrClosed)
 		return
 	}
 	defer s.mu.Unlock()

@@ -382,8 +382,16 @@ func TestReadIsBounded(t *testing.T) {
 		max       int
 		last      event.Seq
 	}{
-		{0, 300, 0, 300}, {0, 1 << 60, 0, 300}, {0, 300, 10, 10}, {255, 258, 0, 258}, {299, 300, 5, 300},
-		{300, 400, 5, 300}, {400, 500, 5, 400}, {10, 10, 5, 10}, {10, 5, 5, 10}, {254, 300, 1, 255},
+		{0, 300, 0, 300},
+		{0, 1 << 60, 0, 300},
+		{0, 300, 10, 10},
+		{255, 258, 0, 258},
+		{299, 300, 5, 300},
+		{300, 400, 5, 300},
+		{400, 500, 5, 400},
+		{10, 10, 5, 10},
+		{10, 5, 5, 10},
+		{254, 300, 1, 255},
 	} {
 		got, err := s.Read("den", c.after, c.to, c.max)
 		if err != nil {
@@ -504,8 +512,10 @@ func TestCloseAnswersWhatIsQueuedAndRefusesTheRest(t *testing.T) {
 	_, err3 := s.Row("den", event.RunKey("r"))
 	_, err4 := s.Head("den")
 	_, err5 := s.Transcript("den", "public", 0, 1, 1)
-	for i, err := range []error{err, err2, err3, err4, err5, s.Delete("den"), s.Close(),
-		s.Alarms(func(event.RoomID, time.Time) bool { return true }), s.Rooms(func(event.RoomID) bool { return true })} {
+	for i, err := range []error{
+		err, err2, err3, err4, err5, s.Delete("den"), s.Close(),
+		s.Alarms(func(event.RoomID, time.Time) bool { return true }), s.Rooms(func(event.RoomID) bool { return true }),
+	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("call %d after Close: %v", i, err)
 		}
