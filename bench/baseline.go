@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -36,69 +36,115 @@ func syncTime(dir string, times int) (p50 time.Duration, err error) {
 	return quantile(took, 0.5), nil
 }
 
-// shape is the load of a run as a store sees it.
+// shape is the load of a run as its store saw it.
 type shape struct {
 	writers int     // rooms that commit at the same time
-	entries float64 // a synced commit of one room holds, on average
-	bytes   float64 // of an entry with its share of rows
+	entries float64 // in a synced commit of one room, on average
+	bytes   float64 // of such a commit, with keys and index rows
 }
 
-// barePebble writes the same entries, with as many of them in a commit, to a bare
-// Pebble store: each writer commits and waits for its fsync, as a room does. It
-// returns entries per second.
-func barePebble(dir string, sh shape, d time.Duration) (perSecond float64, err error) {
+// bareOptions are those of the journal's store: the baseline is the engine
+// without the program around it, not the engine with a 4 MiB memtable, which is
+// Pebble's own default.
+func bareOptions() *pebble.Options {
+	o := &pebble.Options{
+		Logger: quiet{}, CacheSize: 64 << 20, FormatMajorVersion: pebble.FormatTableFormatV6,
+		MemTableSize: 64 << 20, MemTableStopWritesThreshold: 3, L0StopWritesThreshold: 1000,
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)-1) },
+		WALMinSyncInterval:         func() time.Duration { return 0 },
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
+	return o
+}
+
+// bare is what bare Pebble did.
+type bare struct {
+	entriesPerSecond float64
+	cpuPer1000       float64 // seconds of CPU per 1,000 entries, of writers and store together
+}
+
+// barePebble writes the same bytes as the run, with as many entries in a commit,
+// to a bare Pebble store on the same disk: each writer commits and waits for its
+// fsync, as a room does.
+func barePebble(dir string, sh shape, d time.Duration) (res bare, err error) {
 	path := filepath.Join(dir, "bare")
 	defer func() { err = errors.Join(err, os.RemoveAll(path)) }()
-	db, err := pebble.Open(path, &pebble.Options{Logger: quiet{}})
+	db, err := pebble.Open(path, bareOptions())
 	if err != nil {
-		return 0, fmt.Errorf("open bare Pebble: %w", err)
+		return res, fmt.Errorf("open bare Pebble: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var written atomic.Int64
-	var failed atomic.Pointer[error]
-	end := time.Now().Add(d)
+	before, err := ownCPU()
+	if err != nil {
+		return res, err
+	}
 	began := time.Now()
+	end := began.Add(d)
+	written := make([]int, sh.writers)
+	failed := make([]error, sh.writers)
 	var wg sync.WaitGroup
 	for w := range sh.writers {
-		wg.Go(func() {
-			value := make([]byte, max(1, int(sh.bytes)-16))
-			for i := range value {
-				value[i] = byte('a' + (i*7+w)%23)
-			}
-			var seq uint64
-			var due float64
-			for time.Now().Before(end) {
-				due += sh.entries
-				b := db.NewBatch()
-				n := 0
-				for ; due >= 1; due-- {
-					seq++
-					key := make([]byte, 16)
-					put64(key, uint64(w))
-					put64(key[8:], seq)
-					put64(value, seq)
-					if err := b.Set(key, value, nil); err != nil {
-						failed.Store(&err)
-						return
-					}
-					n++
-				}
-				if n == 0 {
-					continue
-				}
-				if err := b.Commit(pebble.Sync); err != nil {
-					failed.Store(&err)
-					return
-				}
-				written.Add(int64(n))
-			}
-		})
+		wg.Go(func() { written[w], failed[w] = bareWriter(db, w, sh, end) })
 	}
 	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, fmt.Errorf("write to bare Pebble: %w", *err)
+	elapsed := time.Since(began)
+	after, err := ownCPU()
+	if err := errors.Join(append(failed, err)...); err != nil {
+		return res, fmt.Errorf("write to bare Pebble: %w", err)
 	}
-	return float64(written.Load()) / time.Since(began).Seconds(), nil
+	total := 0
+	for _, n := range written {
+		total += n
+	}
+	if total == 0 {
+		return res, errors.New("bare Pebble wrote nothing")
+	}
+	res.entriesPerSecond = float64(total) / elapsed.Seconds()
+	res.cpuPer1000 = (after - before).Seconds() / float64(total) * 1000
+	return res, nil
+}
+
+// bareWriter commits until end and returns how many entries it wrote.
+func bareWriter(db *pebble.DB, writer int, sh shape, end time.Time) (n int, err error) {
+	const key, overhead = 16, 4 // of a record in a batch: its kind and two lengths
+	value := make([]byte, max(8, int(sh.bytes/sh.entries)-key-overhead))
+	for i := range value {
+		value[i] = byte('a' + (i*7+writer)%23)
+	}
+	var keys [key]byte
+	put64(keys[:], uint64(writer))
+	due := 0.0
+	for time.Now().Before(end) {
+		b := db.NewBatch()
+		was := n
+		for due += sh.entries; due >= 1; due-- {
+			n++
+			put64(keys[8:], uint64(n))
+			put64(value, uint64(n))
+			if err := b.Set(keys[:], value, nil); err != nil {
+				return n, errors.Join(err, b.Close())
+			}
+		}
+		if n == was {
+			if err := b.Close(); err != nil {
+				return n, err
+			}
+			continue
+		}
+		if err := errors.Join(b.Commit(pebble.Sync), b.Close()); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ownCPU is the CPU time of this process.
+func ownCPU() (time.Duration, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read the CPU time: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 func put64(b []byte, v uint64) {

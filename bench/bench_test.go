@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // long one.
 func TestKill(t *testing.T) {
 	res, err := Kill(context.Background(), KillConfig{
-		Binary: binary, Dir: t.TempDir(), Rooms: 8, Rounds: 3, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
+		Binary: binary, Dir: t.TempDir(), Rooms: 8, Rounds: 3, Prefill: 1000, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestKill(t *testing.T) {
 	if res.Bad() {
 		t.Errorf("seed %d: %+v", res.Seed, res)
 	}
-	if res.Accepted == 0 || res.Seen == 0 || res.Rounds != 4 {
+	if res.Accepted == 0 || res.Seen == 0 || res.Kills != 3 || res.Prefill < 1000 {
 		t.Errorf("there was no load: %+v", res)
 	}
 }
@@ -59,6 +59,7 @@ func TestKillNotices(t *testing.T) {
 		w.accepted["i"] = sighting{Entry: "a", Kind: "input", Run: "r"}
 		for _, e := range journal {
 			w.seen[e.ID] = sighting{Entry: e.ID, Kind: e.Kind, Run: e.Run, Type: e.Type}
+			w.order = append(w.order, e.ID)
 		}
 		return w
 	}
@@ -83,6 +84,19 @@ func TestKillNotices(t *testing.T) {
 			delete(w.seen, "b")
 			return j
 		}, func(r *KillResult) int { return r.Unseen }},
+		"another order": {func(w *witness, j []entry) []entry {
+			w.order[0], w.order[1] = w.order[1], w.order[0]
+			return j
+		}, func(r *KillResult) int { return r.Disordered }},
+		"a hole": {func(w *witness, j []entry) []entry {
+			w.order = append(w.order[:1], w.order[2:]...)
+			return j
+		}, func(r *KillResult) int { return r.Disordered }},
+		"changed": {func(w *witness, j []entry) []entry { w.changed++; return j }, func(r *KillResult) int { return r.Changed }},
+		"a broken connection": {func(w *witness, j []entry) []entry {
+			w.faults = append(w.faults, "x")
+			return j
+		}, func(r *KillResult) int { return len(r.Faults) }},
 		"shown twice": {func(w *witness, j []entry) []entry { w.doubled++; return j }, func(r *KillResult) int { return r.Doubled }},
 	} {
 		var r KillResult

@@ -12,18 +12,26 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Machine is what the figures were taken on.
+// Machine is what the figures were taken on. It names no host and no path.
 type Machine struct {
-	CPUs int    `json:"cpus"`
-	CPU  string `json:"cpu"`
-	OS   string `json:"os"`
-	Go   string `json:"go"`
+	CPUs   int    `json:"cpus"`
+	CPU    string `json:"cpu"`
+	OS     string `json:"os"`
+	Kernel string `json:"kernel"`
+	Disk   string `json:"disk"` // the file system that holds the data
+	Go     string `json:"go"`
 }
 
-func machine() Machine {
-	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+// machine describes this one, as far as it says what it is, and the disk of dir.
+func machine(dir string) Machine {
+	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Disk: fileSystem(dir), Go: runtime.Version()}
+	if raw, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(raw))
+	}
 	raw, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return m // not on this system
@@ -35,6 +43,27 @@ func machine() Machine {
 		}
 	}
 	return m
+}
+
+// fileSystem names what holds a directory: where it is memory, becoming durable costs nothing.
+func fileSystem(dir string) string {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return "unknown"
+	}
+	switch s.Type {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4"
+	case unix.XFS_SUPER_MAGIC:
+		return "xfs"
+	case unix.BTRFS_SUPER_MAGIC:
+		return "btrfs"
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlayfs"
+	case unix.TMPFS_MAGIC:
+		return "tmpfs, in memory: figures of durability say nothing"
+	}
+	return fmt.Sprintf("type %#x", s.Type)
 }
 
 // Write writes a result as JSON, to be read by people as well.

@@ -35,7 +35,7 @@ func (s *server) url(room string) string { return "ws://" + s.addr + "/v1/rooms/
 func dial(ctx context.Context, s *server, room string) (*websocket.Conn, error) {
 	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: 10 * time.Second}
 	h := map[string][]string{"Authorization": {"Bearer " + s.token}}
-	ws, res, err := d.DialContext(ctx, s.url(room), h)
+	ws, res, err := d.DialContext(ctx, s.url(room), h) //nolint:bodyclose // the dialer keeps the body in memory
 	if err != nil {
 		if res != nil {
 			return nil, fmt.Errorf("connect to %s: %w (status %d)", room, err, res.StatusCode)

@@ -140,13 +140,16 @@ func (s *server) start(ctx context.Context) (time.Duration, error) {
 	return 0, errors.Join(fmt.Errorf("the server is not ready after a minute"), s.kill())
 }
 
-// kill ends the process as kill -9 does.
+// kill ends the process as kill -9 does. The error says that it had ended by itself.
 func (s *server) kill() error {
 	if err := s.cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("kill the server: %w (its log: %s)", err, s.log.String())
 	}
-	_ = s.cmd.Wait() // the error says that it was killed
-	return nil
+	err := s.cmd.Wait()
+	if status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL {
+		return nil
+	}
+	return fmt.Errorf("the server had ended before it was killed: %w (its log: %s)", err, s.log.String())
 }
 
 // stop ends the process in good order and returns what it counted.
@@ -175,6 +178,8 @@ type counters struct {
 	Bytes   int64 `json:"bytes"`
 	Store   struct {
 		Commits int64
+		Batches int64
+		Bytes   int64 // of those batches, with keys and index rows
 	} `json:"store"`
 }
 

@@ -3,8 +3,11 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -28,11 +31,15 @@ type witness struct {
 
 	accepted map[string]sighting // by input id: what accepted said
 	seen     map[string]sighting // by entry id: what an item said
+	order    []string            // entry ids as they were first seen
 	ended    map[string]bool     // runs whose terminal was seen
 
 	doubled    int       // items that came again
 	notResumed int       // connections that had to start over although there was a cursor
-	conflicts  int       // answers that contradict an earlier one
+	conflicts  int       // answers that contradict an earlier one, or refuse what is in order
+	changed    int       // items that a second reader was shown otherwise
+	deferred   int       // inputs that the server wanted later, and got later
+	faults     []string  // of the connection, while the server was not killed
 	first      time.Time // when this process first accepted an input of this witness
 }
 
@@ -42,6 +49,7 @@ type sighting struct {
 	Kind  string
 	Run   string
 	Type  string
+	Sum   uint64 // of the item's bytes
 }
 
 func newWitness(room string) *witness {
@@ -56,38 +64,42 @@ type frame struct {
 	Cursor  string
 	T       int64
 	Resumed bool
-	Items   []struct {
-		ID, Kind, Run string
-		Body          struct{ Type string }
-	}
+	Items   []json.RawMessage
 	// of accepted and error
 	ID, Ref, Entry, Run, Code string
+	RetryMs                   int64
 }
 
-// attend connects, resumes, and goes on with its inputs until the connection is
-// lost or stop is closed and nothing is pending. It returns nil when it stopped
-// because it was told to.
-func (w *witness) attend(ctx context.Context, s *server, stop <-chan struct{}) error {
+// errTold says that a session ended because it was told to.
+var errTold = errors.New("told to stop")
+
+// attend resumes, and goes on with its inputs until the connection is lost or
+// stop is closed and nothing is pending. A connection that ends before killed is
+// set is a fault.
+func (w *witness) attend(ctx context.Context, s *server, stop <-chan struct{}, killed *atomic.Bool) {
+	err := w.converse(ctx, s, stop)
+	if !errors.Is(err, errTold) && !killed.Load() && ctx.Err() == nil {
+		w.faults = append(w.faults, fmt.Sprintf("%s: %v", w.room, err))
+	}
+}
+
+func (w *witness) converse(ctx context.Context, s *server, stop <-chan struct{}) error {
 	ws, err := dial(ctx, s, w.room)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ws.Close() }() // lost, or done with
-	hello := map[string]any{"type": "hello", "session": w.session, "from": "start", "channels": []string{"public"}, "client": "witness"}
-	if w.cursor != "" {
-		hello["cursor"] = w.cursor
+	if err := hello(ws, w.session, w.cursor); err != nil {
+		return err
 	}
 	had := w.cursor != ""
 	w.n, w.acked = 0, 0
-	if err := ws.WriteJSON(hello); err != nil {
-		return err
-	}
 	up := false
 	for {
 		if up && w.pending == "" && w.waits == "" {
 			select {
 			case <-stop:
-				return nil
+				return errTold
 			default:
 			}
 			w.next++
@@ -96,52 +108,74 @@ func (w *witness) attend(ctx context.Context, s *server, stop <-chan struct{}) e
 				return err
 			}
 		}
-		if err := ws.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			return err
-		}
-		_, raw, err := ws.ReadMessage()
+		f, err := read(ws)
 		if err != nil {
 			return err
 		}
-		var f frame
-		if err := json.Unmarshal(raw, &f); err != nil {
-			return fmt.Errorf("a frame of %d bytes is not JSON: %w", len(raw), err)
-		}
 		switch f.Type {
-		case "ready":
+		case wire.TypeReady:
 			if had && !f.Resumed {
 				w.notResumed++
 			}
-		case "caught_up":
+		case wire.TypeCaughtUp:
 			up = true
 			if w.pending != "" {
-				if err := w.submit(ws); err != nil {
-					return err
-				}
+				err = w.submit(ws)
 			}
-		case "events":
-			if err := w.events(ws, &f); err != nil {
-				return err
+		case wire.TypeEvents:
+			err = w.events(ws, f)
+		case wire.TypeAccepted:
+			w.accept(f)
+		case wire.TypeError:
+			if f.Code != string(wire.CodeUnavailable) || f.Ref != w.pending {
+				w.conflicts++
+				return fmt.Errorf("refused with %s", f.Code)
 			}
-		case "accepted":
-			w.accept(&f)
-		case "error":
-			if f.Code == "unavailable" || f.Code == "rate_limited" {
-				return fmt.Errorf("%s: refused with %s", w.room, f.Code) // tried again after the next restart
-			}
-			w.conflicts++
-			return fmt.Errorf("%s: refused with %s", w.room, f.Code)
-		case "ping":
-			if err := ws.WriteJSON(map[string]any{"type": "pong", "t": f.T}); err != nil {
-				return err
-			}
+			w.deferred++
+			time.Sleep(min(time.Second, max(10*time.Millisecond, time.Duration(f.RetryMs)*time.Millisecond)))
+			err = w.submit(ws)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// hello begins a session, from the cursor or else from the start.
+func hello(ws *websocket.Conn, session, cursor string) error {
+	h := map[string]any{"type": wire.TypeHello, "session": session, "from": wire.FromStart, "channels": []string{"public"}, "client": "bench"}
+	if cursor != "" {
+		h["cursor"] = cursor
+	}
+	return ws.WriteJSON(h)
+}
+
+// read reads a frame, and answers pings.
+func read(ws *websocket.Conn) (*frame, error) {
+	for {
+		if err := ws.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			return nil, err
+		}
+		_, raw, err := ws.ReadMessage()
+		if err != nil {
+			return nil, err
+		}
+		f := &frame{}
+		if err := json.Unmarshal(raw, f); err != nil {
+			return nil, fmt.Errorf("a frame of %d bytes is not JSON: %w", len(raw), err)
+		}
+		if f.Type != wire.TypePing {
+			return f, nil
+		}
+		if err := ws.WriteJSON(map[string]any{"type": wire.TypePong, "t": f.T}); err != nil {
+			return nil, err
 		}
 	}
 }
 
 func (w *witness) submit(ws *websocket.Conn) error {
 	return ws.WriteJSON(map[string]any{
-		"type": "input", "id": w.pending, "channel": "public", "text": "Tell me what happens next.", "modality": "text",
+		"type": wire.TypeInput, "id": w.pending, "channel": "public", "text": "Tell me what happens next.", "modality": "text",
 	})
 }
 
@@ -164,16 +198,21 @@ func (w *witness) accept(f *frame) {
 
 func (w *witness) events(ws *websocket.Conn, f *frame) error {
 	if f.N != w.n+1 {
-		return fmt.Errorf("%s: items begin at %d after %d", w.room, f.N, w.n)
+		return fmt.Errorf("items begin at %d after %d", f.N, w.n)
 	}
-	for _, i := range f.Items {
+	for _, raw := range f.Items {
 		w.n++
-		if _, ok := w.seen[i.ID]; ok {
-			w.doubled++
+		i, err := sight(raw)
+		if err != nil {
+			return err
 		}
-		w.seen[i.ID] = sighting{Entry: i.ID, Kind: i.Kind, Run: i.Run, Type: i.Body.Type}
-		switch i.Body.Type {
-		case "completed", "run_canceled", "run_failed", "deadline_exceeded":
+		if _, ok := w.seen[i.Entry]; ok {
+			w.doubled++
+			continue
+		}
+		w.seen[i.Entry] = i
+		w.order = append(w.order, i.Entry)
+		if terminal(i.Type) {
 			w.ended[i.Run] = true
 			if w.waits == i.Run {
 				w.waits = ""
@@ -183,7 +222,68 @@ func (w *witness) events(ws *websocket.Conn, f *frame) error {
 	w.cursor = f.Cursor // after its items were handled (K3)
 	if w.n-w.acked >= 64 {
 		w.acked = w.n
-		return ws.WriteJSON(map[string]any{"type": "ack", "n": w.n})
+		return ws.WriteJSON(map[string]any{"type": wire.TypeAck, "n": w.n})
 	}
 	return nil
+}
+
+func sight(raw json.RawMessage) (sighting, error) {
+	var i struct {
+		ID, Kind, Run string
+		Body          struct{ Type string }
+	}
+	if err := json.Unmarshal(raw, &i); err != nil {
+		return sighting{}, fmt.Errorf("an item is not what it should be: %w", err)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(raw) // never fails (hash.Hash)
+	return sighting{Entry: i.ID, Kind: i.Kind, Run: i.Run, Type: i.Body.Type, Sum: sum.Sum64()}, nil
+}
+
+func terminal(typ string) bool {
+	switch typ {
+	case "completed", "run_canceled", "run_failed", "deadline_exceeded":
+		return true
+	}
+	return false
+}
+
+// reread reads the room from its start as a client that was never here, and
+// counts what it is shown otherwise than the witness was.
+func (w *witness) reread(ctx context.Context, s *server) error {
+	ws, err := dial(ctx, s, w.room)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ws.Close() }() // done with
+	if err := hello(ws, "reread-"+w.room, ""); err != nil {
+		return err
+	}
+	at, n := 0, uint64(0)
+	for {
+		f, err := read(ws)
+		if err != nil {
+			return fmt.Errorf("read %s again: %w", w.room, err)
+		}
+		switch f.Type {
+		case wire.TypeCaughtUp:
+			w.changed += max(0, len(w.order)-at)
+			return nil
+		case wire.TypeEvents:
+			for _, raw := range f.Items {
+				i, err := sight(raw)
+				if err != nil {
+					return err
+				}
+				if at >= len(w.order) || w.seen[w.order[at]] != i {
+					w.changed++
+				}
+				at++
+			}
+			n += uint64(len(f.Items))
+			if err := ws.WriteJSON(map[string]any{"type": wire.TypeAck, "n": n}); err != nil {
+				return err
+			}
+		}
+	}
 }

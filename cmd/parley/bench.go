@@ -32,18 +32,19 @@ func (c *benchTurn) Run(ctx context.Context) error {
 }
 
 type benchKill struct {
-	Rooms  int           `default:"64" help:"Number of rooms, one client each."`
-	Rounds int           `default:"20" help:"How often the server is killed."`
-	Most   time.Duration `default:"2s" help:"The longest load before a kill."`
-	Seed   uint64        `help:"Seed of the instants; default: from the clock. It is printed."`
-	Dir    string        `type:"existingdir" help:"Where the data goes; default: the system's temporary directory."`
-	JSON   string        `type:"path" placeholder:"FILE" help:"Write the results to this file, too."`
+	Rooms   int           `default:"64" help:"Number of rooms, one client each."`
+	Rounds  int           `default:"20" help:"How often the server is killed."`
+	Most    time.Duration `default:"2s" help:"The longest load before a kill."`
+	Prefill int           `default:"0" help:"Entries that the store holds before, in other rooms."`
+	Seed    uint64        `help:"Seed of the instants; default: from the clock. It is printed."`
+	Dir     string        `type:"existingdir" help:"Where the data goes; default: the system's temporary directory."`
+	JSON    string        `type:"path" placeholder:"FILE" help:"Write the results to this file, too."`
 }
 
 // Run kills, counts, and fails when anything was lost, doubled or shown too early.
 func (c *benchKill) Run(ctx context.Context) error {
 	res, err := bench.Kill(ctx, bench.KillConfig{
-		Dir: c.Dir, Rooms: c.Rooms, Rounds: c.Rounds, Most: c.Most, Seed: c.Seed, Out: os.Stdout,
+		Dir: c.Dir, Rooms: c.Rooms, Rounds: c.Rounds, Most: c.Most, Prefill: c.Prefill, Seed: c.Seed, Out: os.Stdout,
 	})
 	if err != nil {
 		return err
