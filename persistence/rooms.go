@@ -58,6 +58,7 @@ func (rs *rooms) release(rm *room) {
 		return
 	}
 	rs.all.MoveToBack(rm.place)
+	// With no request on its way the committer does not touch the rest of rm.
 	if rm.holds == 0 && rm.num == 0 && rm.term == 0 {
 		rs.drop(rm)
 	}
