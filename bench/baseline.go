@@ -13,27 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncTime is the median of appending 4 KiB to a growing file and fdatasync, on
-// the disk of dir.
-func syncTime(dir string, times int) (p50 time.Duration, err error) {
+// syncTimes appends 4 KiB to a growing file and does an fdatasync, on the disk
+// of dir, and returns how long each took.
+func syncTimes(dir string, times int) (took []time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "sync")
 	if err != nil {
-		return 0, fmt.Errorf("measure the disk: %w", err)
+		return nil, fmt.Errorf("measure the disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	block := make([]byte, 4096)
-	took := make([]time.Duration, times)
-	for i := range took {
+	for range times {
 		began := time.Now()
 		if _, err := f.Write(block); err != nil {
-			return 0, fmt.Errorf("measure the disk: %w", err)
+			return nil, fmt.Errorf("measure the disk: %w", err)
 		}
 		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return 0, fmt.Errorf("measure the disk: %w", err)
+			return nil, fmt.Errorf("measure the disk: %w", err)
 		}
-		took[i] = time.Since(began)
+		took = append(took, time.Since(began))
 	}
-	return quantile(took, 0.5), nil
+	return took, nil
 }
 
 // shape is the load of a run as its store saw it.
@@ -57,85 +56,79 @@ func bareOptions() *pebble.Options {
 	return o
 }
 
-// bare is what bare Pebble did.
+// bare is a bare Pebble store to which writers commit as the rooms of a run do:
+// the same bytes, as many entries in a commit, each commit waited for. Owned by
+// one goroutine.
 type bare struct {
-	entriesPerSecond float64
-	cpuPer1000       float64 // seconds of CPU per 1,000 entries, of writers and store together
+	db      *pebble.DB
+	shape   shape
+	written []int // entries by writer
 }
 
-// barePebble writes the same bytes as the run, with as many entries in a commit,
-// to a bare Pebble store on the same disk: each writer commits and waits for its
-// fsync, as a room does.
-func barePebble(dir string, sh shape, d time.Duration) (res bare, err error) {
-	path := filepath.Join(dir, "bare")
-	defer func() { err = errors.Join(err, os.RemoveAll(path)) }()
-	db, err := pebble.Open(path, bareOptions())
+func openBare(dir string, sh shape) (*bare, error) {
+	db, err := pebble.Open(filepath.Join(dir, "bare"), bareOptions())
 	if err != nil {
-		return res, fmt.Errorf("open bare Pebble: %w", err)
+		return nil, fmt.Errorf("open bare Pebble: %w", err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	return &bare{db: db, shape: sh, written: make([]int, sh.writers)}, nil
+}
+
+// run commits for a while and returns entries per second and seconds of CPU per
+// 1,000 entries, of writers and store together.
+func (b *bare) run(d time.Duration) (perSecond, cpuPer1000 float64, err error) {
+	total := 0
+	for _, n := range b.written {
+		total -= n
+	}
 	before, err := ownCPU()
 	if err != nil {
-		return res, err
+		return 0, 0, err
 	}
 	began := time.Now()
 	end := began.Add(d)
-	written := make([]int, sh.writers)
-	failed := make([]error, sh.writers)
+	failed := make([]error, b.shape.writers)
 	var wg sync.WaitGroup
-	for w := range sh.writers {
-		wg.Go(func() { written[w], failed[w] = bareWriter(db, w, sh, end) })
+	for w := range b.shape.writers {
+		wg.Go(func() { failed[w] = b.write(w, end) })
 	}
 	wg.Wait()
 	elapsed := time.Since(began)
 	after, err := ownCPU()
 	if err := errors.Join(append(failed, err)...); err != nil {
-		return res, fmt.Errorf("write to bare Pebble: %w", err)
+		return 0, 0, fmt.Errorf("write to bare Pebble: %w", err)
 	}
-	total := 0
-	for _, n := range written {
+	for _, n := range b.written {
 		total += n
 	}
-	if total == 0 {
-		return res, errors.New("bare Pebble wrote nothing")
-	}
-	res.entriesPerSecond = float64(total) / elapsed.Seconds()
-	res.cpuPer1000 = (after - before).Seconds() / float64(total) * 1000
-	return res, nil
+	return float64(total) / elapsed.Seconds(), (after - before).Seconds() / float64(total) * 1000, nil
 }
 
-// bareWriter commits until end and returns how many entries it wrote.
-func bareWriter(db *pebble.DB, writer int, sh shape, end time.Time) (n int, err error) {
+// write has one writer commit until end, and at least once.
+func (b *bare) write(writer int, end time.Time) error {
 	const key, overhead = 16, 4 // of a record in a batch: its kind and two lengths
-	value := make([]byte, max(8, int(sh.bytes/sh.entries)-key-overhead))
+	value := make([]byte, max(8, int(b.shape.bytes/b.shape.entries)-key-overhead))
 	for i := range value {
 		value[i] = byte('a' + (i*7+writer)%23)
 	}
 	var keys [key]byte
 	put64(keys[:], uint64(writer))
+	n := &b.written[writer]
 	due := 0.0
-	for time.Now().Before(end) {
-		b := db.NewBatch()
-		was := n
-		for due += sh.entries; due >= 1; due-- {
-			n++
-			put64(keys[8:], uint64(n))
-			put64(value, uint64(n))
-			if err := b.Set(keys[:], value, nil); err != nil {
-				return n, errors.Join(err, b.Close())
+	for more := true; more; more = time.Now().Before(end) {
+		batch := b.db.NewBatch()
+		for due += max(1, b.shape.entries); due >= 1; due-- {
+			*n++
+			put64(keys[8:], uint64(*n))
+			put64(value, uint64(*n))
+			if err := batch.Set(keys[:], value, nil); err != nil {
+				return errors.Join(err, batch.Close())
 			}
 		}
-		if n == was {
-			if err := b.Close(); err != nil {
-				return n, err
-			}
-			continue
-		}
-		if err := errors.Join(b.Commit(pebble.Sync), b.Close()); err != nil {
-			return n, err
+		if err := errors.Join(batch.Commit(pebble.Sync), batch.Close()); err != nil {
+			return err
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // ownCPU is the CPU time of this process.

@@ -90,6 +90,12 @@ func quantile(times []time.Duration, q float64) time.Duration {
 	return times[min(len(times)-1, int(q*float64(len(times))))]
 }
 
+// median returns the middle of values, which it sorts.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

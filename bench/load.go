@@ -1,146 +1,139 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/gorilla/websocket"
-
-	"parley/gateway/wire"
 )
 
-// seat is one client of one room, as light as it can be: it counts items by
-// their bytes and decodes nothing that it does not need. Owned by one goroutine.
-type seat struct {
-	ws    *websocket.Conn
-	room  string
-	n     uint64 // of the last item
-	acked uint64
-	tag   string // makes the ids of inputs unique
-	turns int
+// load is a client in each of a number of rooms. Owned by one goroutine.
+type load struct {
+	server *server
+	seats  []*seat
 }
 
-// turnTimes is what one turn took.
-type turnTimes struct {
-	items        int
-	first, whole time.Duration // to the first delta, to the end
+// measured is what a load did in a window of time. The zero value is of no time.
+type measured struct {
+	items          float64
+	firsts, wholes []time.Duration // of each turn that ended in it: to the first delta, to the end
+	elapsed        time.Duration
+	server, client time.Duration // CPU
 }
 
-func (s *server) url(room string) string { return "ws://" + s.addr + "/v1/rooms/" + room + "/ws" }
-
-func dial(ctx context.Context, s *server, room string) (*websocket.Conn, error) {
-	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: 10 * time.Second}
-	h := map[string][]string{"Authorization": {"Bearer " + s.token}}
-	ws, res, err := d.DialContext(ctx, s.url(room), h) //nolint:bodyclose // the dialer keeps the body in memory
-	if err != nil {
-		if res != nil {
-			return nil, fmt.Errorf("connect to %s: %w (status %d)", room, err, res.StatusCode)
-		}
-		return nil, fmt.Errorf("connect to %s: %w", room, err)
-	}
-	return ws, nil
+func (m *measured) add(o measured) {
+	m.items += o.items
+	m.firsts, m.wholes = append(m.firsts, o.firsts...), append(m.wholes, o.wholes...)
+	m.elapsed += o.elapsed
+	m.server += o.server
+	m.client += o.client
 }
 
-// sit connects and waits until the stream is caught up.
-func sit(ctx context.Context, s *server, room, tag string) (*seat, error) {
-	ws, err := dial(ctx, s, room)
-	if err != nil {
-		return nil, err
-	}
-	c := &seat{ws: ws, room: room, tag: tag}
-	hello, err := json.Marshal(map[string]any{
-		"type": "hello", "session": "bench-" + tag + "-" + room, "from": "tail", "channels": []string{"public"}, "client": "bench",
-	})
-	if err == nil {
-		err = ws.WriteMessage(websocket.TextMessage, hello)
-	}
-	for err == nil {
-		var raw []byte
-		if raw, err = c.read(); err == nil && bytes.HasPrefix(raw, []byte(`{"type":"caught_up"`)) {
-			return c, nil
-		}
-	}
-	return nil, fmt.Errorf("enter %s: %w", room, err)
-}
-
-// read reads a frame, and answers what only needs an answer.
-func (c *seat) read() ([]byte, error) {
-	if err := c.ws.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		return nil, err
-	}
-	for {
-		_, raw, err := c.ws.ReadMessage()
+// enter has a client enter each room and take one turn. The load is to be left
+// also after an error.
+func enter(ctx context.Context, s *server, rooms int) (*load, error) {
+	l := &load{server: s}
+	for i := range rooms {
+		c, err := sit(ctx, s, fmt.Sprintf("bench-%d", i), "t")
 		if err != nil {
-			return nil, err
+			return l, err
 		}
-		switch {
-		case bytes.HasPrefix(raw, []byte(`{"type":"ping"`)):
-			var p struct{ T int64 }
-			if err := json.Unmarshal(raw, &p); err != nil {
-				return nil, err
-			}
-			if err := c.write(`{"type":"pong","t":` + strconv.FormatInt(p.T, 10) + `}`); err != nil {
-				return nil, err
-			}
-			continue
-		case bytes.HasPrefix(raw, []byte(`{"type":"error"`)):
-			return nil, fmt.Errorf("the server answered %s", raw)
-		case bytes.HasPrefix(raw, []byte(`{"type":"events","n":`)):
-			rest := raw[len(`{"type":"events","n":`):]
-			n, err := strconv.ParseUint(string(rest[:bytes.IndexByte(rest, ',')]), 10, 64)
-			if err != nil || n != c.n+1 {
-				return nil, fmt.Errorf("%s: items begin at %d after %d", c.room, n, c.n)
-			}
-			c.n += uint64(items(raw))
-			if c.n-c.acked >= 64 {
-				c.acked = c.n
-				if err := c.write(`{"type":"ack","n":` + strconv.FormatUint(c.n, 10) + `}`); err != nil {
-					return nil, err
+		l.seats = append(l.seats, c)
+		if _, err := c.turn(); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+func (l *load) leave() {
+	for _, c := range l.seats {
+		_ = c.ws.Close() // done with
+	}
+}
+
+// instant is a reading of everything that a window is measured by.
+type instant struct {
+	at             time.Time
+	items          int64
+	server, client time.Duration
+}
+
+func (l *load) read() (i instant, err error) {
+	if i.server, _, err = l.server.usage(); err != nil {
+		return i, err
+	}
+	if i.client, err = ownCPU(); err != nil {
+		return i, err
+	}
+	for _, c := range l.seats {
+		i.items += c.total.Load()
+	}
+	i.at = time.Now()
+	return i, nil
+}
+
+// run has all clients take turns in a closed loop, and measures a window of d.
+// It begins after a fifth of that, so that starting is not in it, and ends
+// before the clients stop, so that stopping is not either.
+func (l *load) run(ctx context.Context, d time.Duration) (m measured, err error) {
+	var window, over atomic.Bool
+	ended := make(chan struct{}, 1) // a turn in the window, or a failure; full: one was
+	tell := func() {
+		select {
+		case ended <- struct{}{}:
+		default:
+		}
+	}
+	type result struct {
+		firsts, wholes []time.Duration
+		err            error
+	}
+	results := make([]result, len(l.seats))
+	var wg sync.WaitGroup
+	for i, c := range l.seats {
+		wg.Go(func() {
+			r := &results[i]
+			for !over.Load() {
+				t, err := c.turn()
+				if err != nil {
+					r.err = err
+					tell()
+					return
+				}
+				if window.Load() {
+					r.firsts, r.wholes = append(r.firsts, t.first), append(r.wholes, t.whole)
+					tell()
 				}
 			}
-		}
-		return raw, nil
+		})
 	}
-}
-
-// items counts the items of an events frame. No text of the bench's driver holds the mark.
-func items(raw []byte) int {
-	return bytes.Count(raw, []byte(`"kind":"`)) - bytes.Count(raw, []byte(`"speaker":{"kind":"`))
-}
-
-func (c *seat) write(frame string) error {
-	return c.ws.WriteMessage(websocket.TextMessage, []byte(frame))
-}
-
-// turn sends one input and reads until its run has ended.
-func (c *seat) turn() (t turnTimes, err error) {
-	c.turns++
-	began := time.Now()
-	err = c.write(`{"type":"input","id":"` + c.tag + "-" + strconv.Itoa(c.turns) +
-		`","channel":"public","text":"Tell me what happens next.","modality":"text"}`)
-	for err == nil {
-		var raw []byte
-		if raw, err = c.read(); err != nil {
-			break
-		}
-		if !bytes.HasPrefix(raw, []byte(`{"type":"events"`)) {
-			continue
-		}
-		t.items += items(raw)
-		if t.first == 0 && bytes.Contains(raw, []byte(`"type":"assistant_output"`)) {
-			t.first = time.Since(began)
-		}
-		if bytes.Contains(raw, []byte(`"type":"completed"`)) {
-			t.whole = time.Since(began)
-			return t, nil
-		}
-		if bytes.Contains(raw, []byte(`"type":"run_failed"`)) {
-			return t, fmt.Errorf("a run of %s failed", c.room)
+	pause := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
 		}
 	}
-	return t, fmt.Errorf("turn %d of %s: %w", c.turns, c.room, err)
+	pause(d / 5)
+	from, fromErr := l.read()
+	window.Store(true)
+	pause(d)
+	select { // on a machine that is too busy the window grows until something is in it
+	case <-ended:
+	case <-ctx.Done():
+	}
+	to, toErr := l.read()
+	window.Store(false)
+	over.Store(true)
+	wg.Wait()
+	err = errors.Join(fromErr, toErr, ctx.Err())
+	for _, r := range results {
+		m.firsts, m.wholes = append(m.firsts, r.firsts...), append(m.wholes, r.wholes...)
+		err = errors.Join(err, r.err)
+	}
+	m.items, m.elapsed = float64(to.items-from.items), to.at.Sub(from.at)
+	m.server, m.client = to.server-from.server, to.client-from.client
+	return m, err
 }

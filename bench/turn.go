@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -58,7 +57,11 @@ type TurnSize struct {
 	ServerRSSMegabytes float64 `json:"serverRSSMegabytes"`
 }
 
-// Turn runs W1 at each size against a fresh server process, with the baselines beside it.
+// rounds is how often load and baselines alternate, so that what else a shared
+// machine does falls on both. Ratios are medians of the rounds'.
+const rounds = 3
+
+// Turn runs W1 at each size against a fresh server process, in turns with its baselines.
 func Turn(ctx context.Context, c TurnConfig) (res *TurnResult, err error) {
 	if c.Binary == "" {
 		if c.Binary, err = os.Executable(); err != nil {
@@ -68,9 +71,7 @@ func Turn(ctx context.Context, c TurnConfig) (res *TurnResult, err error) {
 	if len(c.Rooms) == 0 {
 		c.Rooms = []int{1, 16, 128, 512}
 	}
-	if c.Duration == 0 {
-		c.Duration = 5 * time.Second
-	}
+	orDefault(&c.Duration, 5*time.Second)
 	if c.Out == nil {
 		c.Out = io.Discard
 	}
@@ -83,7 +84,7 @@ func Turn(ctx context.Context, c TurnConfig) (res *TurnResult, err error) {
 	for _, n := range c.Rooms {
 		size, err := turnSize(ctx, c, dir, n)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%d rooms: %w", n, err)
 		}
 		res.Sizes = append(res.Sizes, size)
 		size.print(c.Out)
@@ -91,113 +92,112 @@ func Turn(ctx context.Context, c TurnConfig) (res *TurnResult, err error) {
 	return res, nil
 }
 
-func turnSize(ctx context.Context, c TurnConfig, dir string, rooms int) (TurnSize, error) {
-	out := TurnSize{Rooms: rooms}
-	home, err := os.MkdirTemp(dir, "server")
+func turnSize(ctx context.Context, c TurnConfig, dir string, rooms int) (out TurnSize, err error) {
+	home, err := os.MkdirTemp(dir, "size")
 	if err != nil {
 		return out, fmt.Errorf("make a directory: %w", err)
 	}
-	sync, err := syncTime(dir, 300)
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+	// A first, short load tells what a commit holds; the baseline needs it.
+	sample, _, err := serveLoad(ctx, c.Binary, home, rooms, func(l *load) error {
+		_, err := l.run(ctx, c.Duration/10)
+		return err
+	})
 	if err != nil {
 		return out, err
 	}
-	s, err := newServer(ctx, c.Binary, home)
+	b, err := openBare(home, sample.shape(rooms))
 	if err != nil {
 		return out, err
 	}
-	if _, err := s.start(ctx); err != nil {
-		return out, err
-	}
-	l, loadErr := load(ctx, s, rooms, c.Duration)
-	count, err := s.stop()
-	if err = errors.Join(loadErr, err); err != nil {
-		return out, err
-	}
-	firsts, wholes, elapsed := l.firsts, l.wholes, l.elapsed
-	out.Turns = len(wholes)
-	if out.Turns == 0 || count.Batches == 0 {
-		return out, errors.New("no turn was completed")
-	}
-	// Setting up each room is one batch and one entry.
-	batches, entries := float64(count.Batches-int64(rooms)), float64(count.Entries-int64(rooms))
-	turns := entries / (eventsPerTurn + 2)
-	out.EventsPerSecond = float64(out.Turns*eventsPerTurn) / elapsed.Seconds()
-	out.FirstDeltaP50Ms, out.FirstDeltaP99Ms = ms(quantile(firsts, 0.5)), ms(quantile(firsts, 0.99))
-	out.TurnP50Ms, out.TurnP99Ms = ms(quantile(wholes, 0.5)), ms(quantile(wholes, 0.99))
-	out.CPUPer1000Events = l.server.Seconds() / float64(out.Turns*eventsPerTurn) * 1000
-	out.ClientCPU = l.client.Seconds() / float64(out.Turns*eventsPerTurn) * 1000
-	out.CommitsPerTurn = batches / turns
-	out.EntriesPerCommit = entries / batches
-	out.BytesPerEntry = float64(count.Bytes) / float64(count.Entries)
-	out.BytesPerCommit = float64(count.Store.Bytes) / float64(count.Store.Batches)
-	// The counters hold the setting up too, so a rate comes from what a turn took.
-	out.SyncsPerSecond = float64(count.Store.Commits) / turns * float64(out.Turns) / elapsed.Seconds()
-	out.ServerRSSMegabytes = float64(l.rss) / (1 << 20)
-	out.SyncP50Ms = ms(sync)
-	b, err := barePebble(home, shape{writers: rooms, entries: out.EntriesPerCommit, bytes: out.BytesPerCommit}, c.Duration)
+	defer func() { err = errors.Join(err, b.db.Close()) }()
+	var all measured
+	var syncs []time.Duration
+	var bares, bareCPUs, ratios []float64
+	count, rss, err := serveLoad(ctx, c.Binary, home, rooms, func(l *load) error {
+		for range rounds {
+			took, err := syncTimes(home, 100)
+			if err != nil {
+				return err
+			}
+			m, err := l.run(ctx, c.Duration/rounds)
+			if err != nil {
+				return err
+			}
+			perSecond, cpu, err := b.run(c.Duration / rounds)
+			if err != nil {
+				return err
+			}
+			all.add(m)
+			syncs = append(syncs, took...)
+			bares, bareCPUs = append(bares, perSecond), append(bareCPUs, cpu)
+			ratios = append(ratios, m.items/m.elapsed.Seconds()/perSecond)
+		}
+		return nil
+	})
 	if err != nil {
 		return out, err
 	}
-	out.BarePebble, out.BareCPU = b.entriesPerSecond, b.cpuPer1000
-	out.RatioToBare = float64(out.Turns*(eventsPerTurn+2)) / elapsed.Seconds() / out.BarePebble
+	events := all.items * eventsPerTurn / (eventsPerTurn + 2)
+	turns := count.turns(rooms)
+	out = TurnSize{
+		Rooms: rooms, Turns: len(all.wholes), EventsPerSecond: events / all.elapsed.Seconds(),
+		FirstDeltaP50Ms: ms(quantile(all.firsts, 0.5)), FirstDeltaP99Ms: ms(quantile(all.firsts, 0.99)),
+		TurnP50Ms: ms(quantile(all.wholes, 0.5)), TurnP99Ms: ms(quantile(all.wholes, 0.99)),
+		CPUPer1000Events: all.server.Seconds() / events * 1000, ClientCPU: all.client.Seconds() / events * 1000,
+		CommitsPerTurn: count.batches(rooms) / turns, EntriesPerCommit: count.shape(rooms).entries,
+		SyncsPerSecond: float64(count.Store.Commits) / turns * events / eventsPerTurn / all.elapsed.Seconds(),
+		BytesPerEntry:  float64(count.Bytes) / float64(count.Entries), BytesPerCommit: count.shape(rooms).bytes,
+		SyncP50Ms: ms(quantile(syncs, 0.5)), BarePebble: median(bares), BareCPU: median(bareCPUs), RatioToBare: median(ratios),
+		ServerRSSMegabytes: float64(rss) / (1 << 20),
+	}
 	out.FirstDeltaToSync = out.FirstDeltaP50Ms / out.SyncP50Ms
 	return out, nil
 }
 
-// loaded is what a load took.
-type loaded struct {
-	firsts, wholes []time.Duration // of each turn: to its first delta, to its end
-	elapsed        time.Duration
-	server, client time.Duration // CPU
-	rss            int64         // bytes of the server, at the end
+// Setting up a room is one batch and one entry, which are not counted.
+func (c *counters) batches(rooms int) float64 { return float64(c.Batches - int64(rooms)) }
+
+func (c *counters) turns(rooms int) float64 {
+	return float64(c.Entries-int64(rooms)) / (eventsPerTurn + 2)
 }
 
-// load runs the closed loop of every room for a while, after everyone has
-// entered and had one turn.
-func load(ctx context.Context, s *server, rooms int, d time.Duration) (l loaded, err error) {
-	seats := make([]*seat, rooms)
-	for i := range seats {
-		if seats[i], err = sit(ctx, s, fmt.Sprintf("bench-%d", i), "t"); err != nil {
-			return l, err
-		}
-		defer func() { _ = seats[i].ws.Close() }() // the load is over
-		if _, err = seats[i].turn(); err != nil {
-			return l, err
-		}
+func (c *counters) shape(rooms int) shape {
+	return shape{
+		writers: rooms, entries: float64(c.Entries-int64(rooms)) / c.batches(rooms),
+		bytes: float64(c.Store.Bytes) / float64(c.Store.Batches),
 	}
-	server, _, err := s.usage()
+}
+
+// serveLoad starts a server on a fresh data directory, has a client enter every
+// room, calls f, and stops the server. It returns what the server counted, and
+// how much memory it had in the end.
+func serveLoad(ctx context.Context, binary, dir string, rooms int, f func(*load) error) (c counters, rss int64, err error) {
+	home, err := os.MkdirTemp(dir, "server")
 	if err != nil {
-		return l, err
+		return c, 0, fmt.Errorf("make a directory: %w", err)
 	}
-	client, err := ownCPU()
+	s, err := newServer(ctx, binary, home)
 	if err != nil {
-		return l, err
+		return c, 0, err
 	}
-	began := time.Now()
-	end := began.Add(d)
-	var mu sync.Mutex // guards l and err
-	var wg sync.WaitGroup
-	for _, c := range seats {
-		wg.Go(func() {
-			var f, w []time.Duration
-			var failed error
-			for failed == nil && time.Now().Before(end) && ctx.Err() == nil {
-				t, err := c.turn()
-				if failed = err; err == nil {
-					f, w = append(f, t.first), append(w, t.whole)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			l.firsts, l.wholes, err = append(l.firsts, f...), append(l.wholes, w...), errors.Join(err, failed)
-		})
+	if _, err := s.start(ctx); err != nil {
+		return c, 0, err
 	}
-	wg.Wait()
-	l.elapsed = time.Since(began)
-	serverAfter, rss, serverErr := s.usage()
-	clientAfter, clientErr := ownCPU()
-	l.server, l.client, l.rss = serverAfter-server, clientAfter-client, rss
-	return l, errors.Join(err, serverErr, clientErr, ctx.Err())
+	l, err := enter(ctx, s, rooms)
+	if err == nil {
+		err = f(l)
+	}
+	l.leave()
+	_, rss, usageErr := s.usage()
+	c, stopErr := s.stop()
+	if err = errors.Join(err, usageErr, stopErr); err != nil {
+		return c, rss, err
+	}
+	if c.turns(rooms) < 1 || c.batches(rooms) < 1 {
+		return c, rss, errors.New("no turn was completed")
+	}
+	return c, rss, nil
 }
 
 func (t TurnSize) print(w io.Writer) {
