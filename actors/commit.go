@@ -44,7 +44,9 @@ func (r *roomActor) committed(m committed) {
 	r.flight = nil
 	r.failures = 0
 	r.sys.cfg.Observer.Committed(len(f.batch.Entries), f.size, took)
-	r.quota.charge(f.size, r.now())
+	if r.quota != nil {
+		r.quota.charge(f.size, r.now())
+	}
 	r.stored(f)
 	r.feed.tail.Store(r.tail.add(r.state.Head(), f.batch.Entries))
 	r.release(f)
@@ -191,8 +193,12 @@ func (r *roomActor) startRun(e room.StartAttempt) {
 		r.drained = false // it is let go before it began
 		return
 	}
+	if r.quota == nil {
+		r.quota = newQuota(r.sys.cfg.JournalQuota, r.sys.cfg.QuotaWindow)
+	}
 	out := newEmitter(r.sys, r.self, e.Run, e.Attempt, r.quota)
-	pid := r.ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRunActor(r.sys, r.id, e, out) }))
+	pid := r.ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRunActor(r.sys, r.id, e, out) },
+		actor.WithDispatcher(r.sys.pool)))
 	if r.runs == nil {
 		r.runs = map[attemptID]*run{}
 	}

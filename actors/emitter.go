@@ -56,7 +56,7 @@ type emission struct {
 func newEmitter(sys *System, pid *actor.PID, run event.RunID, attempt uint32, q *quota) *emitter {
 	return &emitter{
 		sys: sys, room: pid, run: run, attempt: attempt, quota: q,
-		over: make(chan struct{}), space: make(chan struct{}, 1),
+		over: make(chan struct{}), space: make(chan struct{}, 1), queue: make([]emission, 0, 16),
 	}
 }
 

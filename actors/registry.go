@@ -81,7 +81,8 @@ type (
 func newRegistry(s *System) *registry {
 	g := &registry{sys: s, slots: map[event.RoomID]*slot{}, byPID: map[string]*slot{}, alarms: newAlarms(s.cfg.AlarmsHeld)}
 	// One Props for all rooms: the producer runs inside Spawn, on this actor.
-	g.room = actor.PropsFromProducer(func() actor.Actor { return g.next }, actor.WithSupervisor(stopOnFailure))
+	g.room = actor.PropsFromProducer(func() actor.Actor { return g.next },
+		actor.WithSupervisor(stopOnFailure), actor.WithDispatcher(s.pool))
 	return g
 }
 

@@ -51,7 +51,7 @@ type roomActor struct {
 
 	runs  map[attemptID]*run
 	tail  publisher
-	quota *quota
+	quota *quota // of its drivers; nil until there is one
 	// sinceSnapshot counts what the journal holds beyond the snapshot.
 	sinceSnapshot struct{ entries, bytes int }
 
@@ -120,9 +120,8 @@ type (
 func newRoomActor(s *System, id event.RoomID) *roomActor {
 	return &roomActor{
 		sys: s, id: id, log: s.log, feed: s.feeds.wake(id),
-		tail:  publisher{maxEntries: s.cfg.TailEntries, maxBytes: s.cfg.TailBytes},
-		quota: newQuota(s.cfg.JournalQuota, s.cfg.QuotaWindow),
-		used:  s.cfg.Clock(),
+		tail: publisher{maxEntries: s.cfg.TailEntries, maxBytes: s.cfg.TailBytes},
+		used: s.cfg.Clock(),
 	}
 }
 
