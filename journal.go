@@ -23,7 +23,7 @@ type Journal struct {
 
 // OpenJournal opens a data directory. It fails when a server has it.
 func OpenJournal(dir string) (*Journal, error) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if !persistence.Exists(dir) { // opening would make one
 		return nil, fmt.Errorf("%s is not a data directory", dir)
 	}
 	store, err := persistence.Open(persistence.Config{Dir: dir, Logger: zap.NewNop()})

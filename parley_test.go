@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -312,5 +313,57 @@ func TestBadInput(t *testing.T) {
 	stop(t, rt)
 	if _, err := parley.New(parley.Config{Drivers: map[string]driver.Driver{"x": 7}}); err == nil {
 		t.Error("a configuration without a data directory and with a number for a driver was taken")
+	}
+}
+
+// TestJournal: a stopped server's journal gives its rooms, their entries and what
+// they come to; what is no data directory is not made one.
+func TestJournal(t *testing.T) {
+	empty := t.TempDir()
+	if _, err := parley.OpenJournal(empty); err == nil {
+		t.Error("an empty directory was taken for a data directory")
+	}
+	if names, err := os.ReadDir(empty); err != nil || len(names) > 0 {
+		t.Errorf("looking left %v in the directory, %v", names, err)
+	}
+	dir := t.TempDir()
+	rt := begin(t, dir, map[string]driver.Driver{"echo": echo}, table("echo"))
+	if _, err := rt.Submit(t.Context(), hello("i-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parley.OpenJournal(dir); err == nil {
+		t.Error("the journal of a running server was opened")
+	}
+	stop(t, rt)
+	j, err := parley.OpenJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	names, err := j.Rooms()
+	if err != nil || !slices.Equal(names, []event.RoomID{"table-1"}) {
+		t.Errorf("rooms %v, %v", names, err)
+	}
+	var kinds []event.Kind
+	for e, err := range j.Entries("table-1", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, e.Body.Kind())
+	}
+	want := []event.Kind{event.KindRoom, event.KindInput, event.KindRun, event.KindRun, event.KindRun}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("entries %v, want %v", kinds, want)
+	}
+	v, err := j.View("table-1")
+	if err != nil || v.Head != 5 || len(v.Runs) != 0 || len(v.Agents) != 1 {
+		t.Errorf("view %+v, %v", v, err)
+	}
+	if _, err := j.View("nowhere"); reason(err) != event.NotFound {
+		t.Errorf("a room that does not exist: %v", err)
 	}
 }

@@ -31,6 +31,9 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	last, err := s.check()
+	if err == nil {
+		err = s.setReady()
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
@@ -51,7 +54,12 @@ func (s *Store) openFiles() (err error) {
 	if s.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return lockError(dir, err)
 	}
-	if s.db, err = openPebble(dir, s.options()); err != nil {
+	s.db, err = openPebble(dir, s.options())
+	if err != nil && errors.Is(openError(dir, err), ErrDamaged) && s.clearUnfinished() == nil {
+		s.log.Warn("the data directory was not made completely; it is made anew")
+		s.db, err = openPebble(dir, s.options())
+	}
+	if err != nil {
 		return errors.Join(openError(dir, err), s.lock.Close())
 	}
 	return nil
