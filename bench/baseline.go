@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -107,8 +108,13 @@ func (b *bare) run(d time.Duration) (perSecond, cpuPer1000 float64, err error) {
 func (b *bare) write(writer int, end time.Time) error {
 	const key, overhead = 16, 4 // of a record in a batch: its kind and two lengths
 	value := make([]byte, max(8, int(b.shape.bytes/b.shape.entries)-key-overhead))
+	// Half of it cannot be compressed, about as in entries, with their ids and texts.
+	random := rand.New(rand.NewPCG(uint64(writer), 1))
 	for i := range value {
-		value[i] = byte('a' + (i*7+writer)%23)
+		value[i] = 'a'
+		if i%2 == 0 {
+			value[i] = byte(random.Uint32())
+		}
 	}
 	var keys [key]byte
 	put64(keys[:], uint64(writer))

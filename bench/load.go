@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,13 @@ type measured struct {
 	firsts, wholes []time.Duration // of each turn that ended in it: to the first delta, to the end
 	elapsed        time.Duration
 	server, client time.Duration // CPU
+	machine        time.Duration // CPU of everything that ran, these two included
+}
+
+// others is the share of the machine's CPU that went to neither server nor
+// client: what disturbed the figures, the kernel's work for them included.
+func (m *measured) others() float64 {
+	return max(0, (m.machine-m.server-m.client).Seconds()/m.elapsed.Seconds()/float64(runtime.NumCPU()))
 }
 
 func (m *measured) add(o measured) {
@@ -29,6 +37,7 @@ func (m *measured) add(o measured) {
 	m.elapsed += o.elapsed
 	m.server += o.server
 	m.client += o.client
+	m.machine += o.machine
 }
 
 // enter has a client enter each room and take one turn. The load is to be left
@@ -56,9 +65,9 @@ func (l *load) leave() {
 
 // instant is a reading of everything that a window is measured by.
 type instant struct {
-	at             time.Time
-	items          int64
-	server, client time.Duration
+	at                      time.Time
+	items                   int64
+	server, client, machine time.Duration
 }
 
 func (l *load) read() (i instant, err error) {
@@ -66,6 +75,9 @@ func (l *load) read() (i instant, err error) {
 		return i, err
 	}
 	if i.client, err = ownCPU(); err != nil {
+		return i, err
+	}
+	if i.machine, err = machineCPU(); err != nil {
 		return i, err
 	}
 	for _, c := range l.seats {
@@ -134,6 +146,6 @@ func (l *load) run(ctx context.Context, d time.Duration) (m measured, err error)
 		err = errors.Join(err, r.err)
 	}
 	m.items, m.elapsed = float64(to.items-from.items), to.at.Sub(from.at)
-	m.server, m.client = to.server-from.server, to.client-from.client
+	m.server, m.client, m.machine = to.server-from.server, to.client-from.client, to.machine-from.machine
 	return m, err
 }

@@ -206,6 +206,30 @@ func (s *server) usage() (cpu time.Duration, rss int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the server's memory: %w", err)
 	}
-	const hertz = 100 // USER_HZ of every Linux that Go runs on
 	return time.Duration(ticks) * time.Second / hertz, pages * int64(os.Getpagesize()), nil
+}
+
+const hertz = 100 // USER_HZ of every Linux that Go runs on
+
+// machineCPU is the CPU time of all that ran on this machine since it started,
+// what its host took from it included.
+func machineCPU() (time.Duration, error) {
+	raw, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's CPU time: %w", err)
+	}
+	line, _, _ := bytes.Cut(raw, []byte("\n"))
+	f := strings.Fields(string(line))
+	if len(f) < 9 || f[0] != "cpu" {
+		return 0, errors.New("the machine's CPU time is not in the form of /proc/stat")
+	}
+	ticks := int64(0)
+	for _, i := range []int{1, 2, 3, 6, 7, 8} { // user, nice, system, irq, softirq, steal
+		n, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the machine's CPU time: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / hertz, nil
 }

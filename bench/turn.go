@@ -44,6 +44,7 @@ type TurnSize struct {
 	TurnP99Ms          float64 `json:"turnP99Ms"`
 	CPUPer1000Events   float64 `json:"serverCPUSecondsPer1000Events"`
 	ClientCPU          float64 `json:"clientCPUSecondsPer1000Events"` // of the load itself, on the same cores
+	OthersCPU          float64 `json:"othersShareOfCPU"`              // of the machine while it was measured
 	CommitsPerTurn     float64 `json:"commitsPerTurn"`                // batches of its room that a turn took
 	EntriesPerCommit   float64 `json:"entriesPerCommit"`              // of a room's batch
 	SyncsPerSecond     float64 `json:"groupCommitsPerSecond"`         // of the store, each with one fsync for all rooms in it
@@ -145,6 +146,7 @@ func turnSize(ctx context.Context, c TurnConfig, dir string, rooms int) (out Tur
 		FirstDeltaP50Ms: ms(quantile(all.firsts, 0.5)), FirstDeltaP99Ms: ms(quantile(all.firsts, 0.99)),
 		TurnP50Ms: ms(quantile(all.wholes, 0.5)), TurnP99Ms: ms(quantile(all.wholes, 0.99)),
 		CPUPer1000Events: all.server.Seconds() / events * 1000, ClientCPU: all.client.Seconds() / events * 1000,
+		OthersCPU:      all.others(),
 		CommitsPerTurn: count.batches(rooms) / turns, EntriesPerCommit: count.shape(rooms).entries,
 		SyncsPerSecond: float64(count.Store.Commits) / turns * events / eventsPerTurn / all.elapsed.Seconds(),
 		BytesPerEntry:  float64(count.Bytes) / float64(count.Entries), BytesPerCommit: count.shape(rooms).bytes,
@@ -212,6 +214,7 @@ func (t TurnSize) print(w io.Writer) {
 		{"turn p99", "ms", t.TurnP99Ms},
 		{"server CPU per 1,000 events", "s", t.CPUPer1000Events},
 		{"client CPU per 1,000 events", "s", t.ClientCPU},
+		{"CPU of others, share of the machine", "", t.OthersCPU},
 		{"commits per turn", "", t.CommitsPerTurn},
 		{"entries per commit", "", t.EntriesPerCommit},
 		{"group commits", "/s", t.SyncsPerSecond},
