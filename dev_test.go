@@ -1,7 +1,6 @@
 package parley_test
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,7 +27,7 @@ func TestDevPage(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, "secret.key")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key file: %v, %v", info.Mode(), err)
 	}
-	get := func(method, url string, change func(*http.Request)) *http.Response {
+	get := func(method, url string, change func(*http.Request)) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, url, nil)
 		r.Host = "127.0.0.1:8321"
 		if change != nil {
@@ -36,7 +35,7 @@ func TestDevPage(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		d.Handler().ServeHTTP(w, r)
-		return w.Result()
+		return w
 	}
 	page := strings.TrimPrefix(d.URL(), "http://127.0.0.1:8321")
 	for name, c := range map[string]struct {
@@ -54,7 +53,7 @@ func TestDevPage(t *testing.T) {
 		"unknown path":        {"/nothing", nil, 404},
 		"health":              {"/healthz", nil, 200},
 	} {
-		if got := get("GET", c.url, c.change).StatusCode; got != c.want {
+		if got := get("GET", c.url, c.change).Code; got != c.want {
 			t.Errorf("%s: status %d, want %d", name, got, c.want)
 		}
 	}
@@ -66,27 +65,25 @@ func TestDevPage(t *testing.T) {
 		return m[1]
 	}
 	res := get("GET", page, nil)
-	raw, _ := io.ReadAll(res.Body)
-	first := token(string(raw))
-	if csp := res.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	first := token(res.Body.String())
+	if csp := res.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("content security policy %q", csp)
 	}
 	bearer := func(tok string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+tok) }
 	}
-	if got := get("POST", "/dev/token", nil).StatusCode; got != 401 {
+	if got := get("POST", "/dev/token", nil).Code; got != 401 {
 		t.Errorf("refresh without a token: %d", got)
 	}
-	if got := get("POST", "/dev/token", bearer(first[:len(first)-4]+"AAAA")).StatusCode; got != 401 {
+	if got := get("POST", "/dev/token", bearer(first[:len(first)-4]+"AAAA")).Code; got != 401 {
 		t.Errorf("refresh with a forged token: %d", got)
 	}
 	res = get("POST", "/dev/token", bearer(first))
-	raw, _ = io.ReadAll(res.Body)
-	if res.StatusCode != 200 || token(string(raw)) == "" {
-		t.Errorf("refresh: %d", res.StatusCode)
+	if res.Code != 200 || token(res.Body.String()) == "" {
+		t.Errorf("refresh: %d", res.Code)
 	}
 	foreign := func(r *http.Request) { bearer(first)(r); r.Header.Set("Origin", "http://evil.example") }
-	if got := get("POST", "/dev/token", foreign).StatusCode; got != 403 {
+	if got := get("POST", "/dev/token", foreign).Code; got != 403 {
 		t.Errorf("refresh from another origin: %d", got)
 	}
 }

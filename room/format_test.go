@@ -80,7 +80,7 @@ type writer struct {
 }
 
 func (w *writer) line(format string, args ...any) {
-	fmt.Fprintf(w, format, args...)
+	_, _ = fmt.Fprintf(w, format, args...)
 	w.WriteByte('\n')
 }
 

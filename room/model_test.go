@@ -20,7 +20,9 @@ import (
 func TestRandomConversations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{T: t, w: newWorld(t), closed: map[attempt]map[event.OutputID]bool{}, last: map[attempt]uint64{}}
-		m.step(event.Configure{Access: hostAccess(), Config: configs[0]})
+		if _, err := m.step(event.Configure{Access: hostAccess(), Config: configs[0]}); err != nil {
+			t.Fatal(err)
+		}
 		actions := slices.Sorted(maps.Keys(weights))
 		var bag []string
 		for _, a := range actions {

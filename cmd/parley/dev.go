@@ -54,7 +54,7 @@ func (c *devCommand) Run(ctx context.Context) error {
 	}
 	srv := newServer(d.Handler())
 	return run(ctx, d.Runtime, srv, func() error { return srv.Serve(ln) }, log, func() {
-		fmt.Fprintln(os.Stdout, "Talk with the rules guide at", d.URL())
+		_, _ = fmt.Fprintln(os.Stdout, "Talk with the rules guide at", d.URL())
 	})
 }
 
