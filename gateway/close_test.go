@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 	"testing"
@@ -114,6 +115,14 @@ func TestWhatEndsAConnection(t *testing.T) {
 					break // it was closed already
 				}
 			}
+			return p
+		}},
+		// Each is answered until the rate ends it: the answers are not what it is closed for.
+		{"far too many unknown frames at once", wire.CloseRateLimited, wire.CodeRateLimited, func(t *testing.T) *peer {
+			p := live(t)
+			text := `{"type":"juggle","ref":"r"}`
+			one := append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...) // masked with zeros
+			_, _ = p.ws.UnderlyingConn().Write(bytes.Repeat(one, 100+maxExcess+50))  // it may be closed on the way
 			return p
 		}},
 	} {

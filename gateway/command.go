@@ -16,6 +16,9 @@ import (
 // each is answered, so that a client with a fault in it can be told.
 const maxExcess = 100
 
+// maxOwed bounds the answers that wait for a writer where the limits are lifted.
+const maxOwed = 1024
+
 // frame takes one frame. It runs in the reader.
 func (c *conn) frame(raw []byte) {
 	now := time.Now()

@@ -243,7 +243,7 @@ func (c *conn) pushLocked(frames ...[]byte) {
 	if c.closing != 0 {
 		return
 	}
-	if len(c.control) >= 2*c.g.cfg.Limits.Requests {
+	if len(c.control) >= c.g.owed {
 		c.shutLocked(wire.CloseSlowConsumer)
 		return
 	}

@@ -34,6 +34,9 @@ type Gateway struct {
 	closes   [32]atomic.Uint64
 
 	inputs, frames, creates pace
+	// owed is how many answers may wait for a connection's writer: as many as its
+	// requests and a burst of frames can ask for before the rate ends it.
+	owed int
 
 	mu        sync.Mutex
 	draining  bool
@@ -93,6 +96,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg: cfg, verifier: v, origins: map[string]bool{}, wheel: newWheel(),
 		inputs: perSecond(l.InputsPerSec, l.InputBurst), frames: perSecond(l.FramesPerSec, l.FrameBurst),
 		creates: pace{time.Minute / time.Duration(l.CreatesPerMin), l.CreatesPerMin},
+		owed:    min(l.Requests, maxOwed) + min(l.FrameBurst, maxOwed) + 2*maxExcess,
 		conns:   map[*conn]struct{}{}, addresses: map[netip.Addr]int{}, subjects: map[event.ParticipantID]*subject{},
 		seats: map[seatKey]*seat{}, feeds: map[event.RoomID]*feed{},
 	}
