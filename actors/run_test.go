@@ -341,8 +341,13 @@ func TestAContextHoldsWhatAllWhoSeeTheAnswerMaySee(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall", "spy")
 		var turns []*driver.Turn
-		r.drive("spy", driver.RunFunc(func(_ context.Context, turn *driver.Turn, out driver.Emitter) error {
-			turns = append(turns, turn)
+		var contexts [][]event.TranscriptRow
+		r.drive("spy", driver.RunFunc(func(ctx context.Context, turn *driver.Turn, out driver.Emitter) error {
+			rows, err := turn.Context(ctx)
+			if err != nil {
+				return err
+			}
+			turns, contexts = append(turns, turn), append(contexts, rows)
 			return driver.Say(out, "a", "Answer to "+string(turn.Input))
 		}))
 		say := func(id event.InputID, to event.Disclosure) {
@@ -366,7 +371,7 @@ func TestAContextHoldsWhatAllWhoSeeTheAnswerMaySee(t *testing.T) {
 		private := []string{"Question private", "Answer to private"}
 		open2 := []string{"Question open2", "Answer to open2"}
 		for i, want := range [][]string{nil, open, open, slices.Concat(open, private, open2)} {
-			if got := texts(turns[i].Context); !slices.Equal(got, want) {
+			if got := texts(contexts[i]); !slices.Equal(got, want) {
 				t.Errorf("context of %s: %q, want %q", turns[i].Input, got, want)
 			}
 		}
@@ -392,7 +397,11 @@ func TestAContextIsTheNewestWithinItsBudget(t *testing.T) {
 			synctest.Wait()
 		}
 		var got []string
-		for _, x := range turn.Context {
+		rows, err := turn.Context(r.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range rows {
 			got = append(got, x.Text)
 		}
 		if want := []string{"A2", "Q3", "A3"}; !slices.Equal(got, want) {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -34,9 +35,15 @@ func (a *runActor) turn() (*driver.Turn, error) {
 		}
 		t.Checkpoint = slices.Clone(value)
 	}
-	var err error
-	if t.Context, err = a.context(); err != nil {
-		return nil, fmt.Errorf("reading the transcript before %d: %w", s.ContextTo, err)
+	t.Transcript = func(ctx context.Context) ([]event.TranscriptRow, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		rows, err := a.context()
+		if err != nil {
+			return nil, fmt.Errorf("reading the transcript before %d: %w", s.ContextTo, err)
+		}
+		return rows, nil
 	}
 	return t, nil
 }

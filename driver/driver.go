@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"parley/event"
@@ -98,9 +99,25 @@ type Turn struct {
 	Checkpoint json.RawMessage
 	// Continues is the request that this input answers, "" for a new run (W2).
 	Continues event.RequestID
-	// Context is what was said on the channel before, oldest first, as far as
-	// everyone who may see the run's output may see it too (M2).
-	Context []event.TranscriptRow
+	// Transcript reads what Context returns; nil when there is nothing. It is
+	// asked for rather than handed over, because most short answers do not need
+	// it: reading it for each turn took a quarter of a busy server's time.
+	Transcript func(context.Context) ([]event.TranscriptRow, error)
+}
+
+// Context returns what was said on the channel before, oldest first, as far as
+// everyone who may see the run's output may see it too (M2). The rows are the
+// caller's own.
+func (t *Turn) Context(ctx context.Context) ([]event.TranscriptRow, error) {
+	if t.Transcript == nil {
+		return nil, nil
+	}
+	return t.Transcript(ctx)
+}
+
+// Said makes the Transcript of a turn that follows these rows, for tests.
+func Said(rows ...event.TranscriptRow) func(context.Context) ([]event.TranscriptRow, error) {
+	return func(context.Context) ([]event.TranscriptRow, error) { return slices.Clone(rows), nil }
 }
 
 // The causes of a done context, and the errors of an Emitter.

@@ -319,7 +319,6 @@ func invoke(ctx context.Context, drv driver.Driver, turn driver.Turn, out driver
 		}
 	}()
 	turn.Checkpoint = slices.Clone(turn.Checkpoint)
-	turn.Context = slices.Clone(turn.Context)
 	switch d := drv.(type) {
 	case driver.Runner:
 		return d.Run(ctx, &turn, out)

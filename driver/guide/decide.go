@@ -46,7 +46,10 @@ func (g *Guide) decide(ctx context.Context, turn *driver.Turn, earlier decision)
 	if err != nil {
 		return d, err
 	}
-	said := g.said(turn)
+	said, err := g.said(ctx, turn)
+	if err != nil {
+		return decision{}, err
+	}
 	if earlier.Ask == nil {
 		d.Parts, d.Ask, err = g.resolve(ctx, q, turn.Text, said)
 		return d, err
@@ -275,8 +278,12 @@ type said struct {
 const lately = 40
 
 // said reads the context.
-func (g *Guide) said(turn *driver.Turn) (s said) {
-	rows := turn.Context[max(0, len(turn.Context)-lately):]
+func (g *Guide) said(ctx context.Context, turn *driver.Turn) (s said, err error) {
+	rows, err := turn.Context(ctx)
+	if err != nil {
+		return s, err
+	}
+	rows = rows[max(0, len(rows)-lately):]
 	var answered event.InputID
 	for _, r := range slices.Backward(rows) {
 		if r.Output == "" || r.Speaker.ID != string(turn.Agent.ID) {
@@ -293,7 +300,7 @@ func (g *Guide) said(turn *driver.Turn) (s said) {
 		}
 	}
 	s.last = slices.Compact(s.last) // an answer cites its rule in each paragraph
-	return s
+	return s, nil
 }
 
 // citations returns the rules that a text cites, in order.

@@ -162,7 +162,7 @@ func (c *talk) say(text string) string {
 	c.n++
 	input := event.InputID(strings.Repeat("i", c.n))
 	c.turn.Text, c.turn.Input, c.turn.Attempt = text, input, c.turn.Attempt+1
-	c.turn.Context = c.rows
+	c.turn.Transcript = driver.Said(c.rows...)
 	rec := asked(c.t, c.g, c.turn)
 	c.rows = append(c.rows, event.TranscriptRow{Speaker: event.Person("ann"), Input: input, Text: text})
 	for _, o := range rec.Outputs() {
@@ -280,7 +280,7 @@ func TestConformance(t *testing.T) {
 		drivertest.Case{Name: "greeting", Turn: driver.Turn{Text: "Hello"}, Ends: drivertest.Completes},
 		drivertest.Case{Name: "asks back", Turn: driver.Turn{Text: "double"}, Ends: drivertest.Waits},
 		drivertest.Case{Name: "off topic", Turn: driver.Turn{Text: "How do I castle?"}, Ends: drivertest.Waits},
-		drivertest.Case{Name: "goes on", Turn: driver.Turn{Text: "and then?", Context: []event.TranscriptRow{row}}, Ends: drivertest.Completes},
+		drivertest.Case{Name: "goes on", Turn: driver.Turn{Text: "and then?", Transcript: driver.Said(row)}, Ends: drivertest.Completes},
 		drivertest.Case{Name: "answer", Turn: driver.Turn{
 			Text: "the first", Attempt: 2, Input: "input-2", Continues: waiting.Request(), Checkpoint: waiting.Checkpoint(),
 		}, Ends: drivertest.Completes},
