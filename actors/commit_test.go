@@ -29,6 +29,7 @@ func TestATurnIsJournaledInOrder(t *testing.T) {
 func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")
+		synctest.Wait()
 		hold := make(chan struct{})
 		r.journal.set(func(j *memJournal) { j.fate = func(int, *event.Batch) fate { return fate{hold: hold} } })
 		heads := 0
@@ -64,10 +65,10 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 		}
 		reply, _, _ = again.get()
 		if x, ok := reply.(event.Receipt); !ok || !x.Duplicate {
-			t.Errorf("an exact retry in the same batch is no duplicate: %+v", reply)
+			t.Errorf("an exact retry is no duplicate: %+v", reply)
 		}
 		reply, _, _ = view.get()
-		if v, ok := reply.(*event.View); !ok || v.Head != 3 {
+		if v, ok := reply.(*event.View); !ok || v.Head < 3 {
 			t.Errorf("view: %+v", reply)
 		}
 		r.refusedFor(refused, event.BlankText)
@@ -80,6 +81,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 func TestAnAnswerComesBeforeTheFollowersAreTold(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")
+		synctest.Wait()
 		var order []string
 		defer r.Follow("hall", func(event.Seq) { order = append(order, "moved") })()
 		r.Do("hall", submit("public", "i1"), func(event.Reply, error) {

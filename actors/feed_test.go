@@ -115,7 +115,8 @@ func TestAReaderWhoComesWhileTheRoomWakesSeesOnlyWhatIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newMemJournal()
 		h := &headHook{memJournal: j, before: func() {}}
-		r := newRigOn(t, h, j, nil)
+		r := unstarted(t, h, j, nil)
+		r.start()
 		r.create("hall")
 		time.Sleep(62 * time.Second)
 		hold := make(chan struct{})

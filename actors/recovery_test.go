@@ -30,12 +30,14 @@ func TestAfterACrashTheRunGetsItsNextAttemptResumed(t *testing.T) {
 		first := r.say("hall", "i1")
 		synctest.Wait()
 
-		again := newRig(t, r.journal.crash(), nil) // as after kill -9
+		left := r.journal.crash() // as after kill -9
+		again := unstarted(t, left, left, nil)
 		var turn *driver.Turn
 		again.drive("slow", driver.RunFunc(func(_ context.Context, x *driver.Turn, out driver.Emitter) error {
 			turn = x
 			return driver.Say(out, "a", "Here it is.")
 		}))
+		again.start()
 		synctest.Wait()
 		if turn == nil {
 			t.Fatal("no driver was called")
@@ -79,8 +81,9 @@ func TestRoomsThatAreDueWakeLatestFirstAndBounded(t *testing.T) {
 			at.Add(-1)
 			return nil
 		}
-		again := newRig(t, j, func(c *Config) { c.RecoverAtOnce = 4 })
+		again := unstarted(t, j, j, func(c *Config) { c.RecoverAtOnce = 4 })
 		again.drive("slow", driver.RunFunc(hang))
+		again.start()
 		time.Sleep(time.Millisecond)
 		start := time.Now()
 		again.must(again.Ask(again.Context(), "quiet", event.ReadView{}))
@@ -126,8 +129,10 @@ func TestARoomIsWokenOnceThoughACommandComesFirst(t *testing.T) {
 			r.say(id, "i1")
 		}
 		synctest.Wait()
-		again := newRig(t, r.journal.crash(), func(c *Config) { c.RecoverAtOnce = 1 })
+		left := r.journal.crash()
+		again := unstarted(t, left, left, func(c *Config) { c.RecoverAtOnce = 1 })
 		again.drive("slow", driver.RunFunc(hang))
+		again.start()
 		for i := range 10 {
 			again.do(event.RoomID(fmt.Sprint("r", i)), event.ReadView{})
 		}
@@ -155,8 +160,9 @@ func TestADeadlineFiresOnceAlsoAfterARestart(t *testing.T) {
 		synctest.Wait()
 		j := r.journal.crash()
 		time.Sleep(100 * time.Second)
-		again := newRig(t, j, nil)
+		again := unstarted(t, j, j, nil)
 		again.drive("slow", driver.RunFunc(hang))
+		again.start()
 		time.Sleep(19 * time.Second)
 		synctest.Wait()
 		if ks := again.journal.kinds("hall"); ks[len(ks)-1] != "checkpoint/2" {
@@ -208,8 +214,10 @@ func TestWhatWasAcceptedSurvivesACrashAfterEveryBatch(t *testing.T) {
 			close(cut)
 			synctest.Wait()
 
-			again := newRig(t, r.journal.crash(), nil)
+			left := r.journal.crash()
+			again := unstarted(t, left, left, nil)
 			again.drive("ask", driver.RunFunc(ask))
+			again.start()
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			after := again.journal.all("hall")

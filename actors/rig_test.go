@@ -44,10 +44,14 @@ func in(t *testing.T, f func(*rig)) {
 
 func newRig(t *testing.T, j *memJournal, change func(*Config)) *rig {
 	t.Helper()
-	return newRigOn(t, j, j, change)
+	r := unstarted(t, j, j, change)
+	r.start()
+	return r
 }
 
-func newRigOn(t *testing.T, on Journal, j *memJournal, change func(*Config)) *rig {
+// unstarted makes a rig that is yet to be started: what it recovers needs its
+// drivers to be there before.
+func unstarted(t *testing.T, on Journal, j *memJournal, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{T: t, journal: j, counts: &counts{refused: map[event.Reason]int{}}, drivers: map[string]driver.Driver{}}
 	r.drive("guide", driver.RunFunc(sayHello))
@@ -64,10 +68,14 @@ func newRigOn(t *testing.T, on Journal, j *memJournal, change func(*Config)) *ri
 	if r.System, err = New(c); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return r
+}
+
+func (r *rig) start() {
+	r.Helper()
+	if err := r.Start(r.Context()); err != nil {
+		r.Fatal(err)
+	}
 }
 
 func (r *rig) stop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,8 +46,10 @@ func TestShutdownLetsAttemptsGoInGoodOrder(t *testing.T) {
 			t.Errorf("%d rooms are awake", r.counts.rooms.Load())
 		}
 
-		again := newRig(t, r.journal.crash(), nil)
+		left := r.journal.crash()
+		again := unstarted(t, left, left, nil)
 		again.drive("slow", driver.RunFunc(sayHello))
+		again.start()
 		synctest.Wait()
 		ks := again.journal.kinds("hall")
 		if !slices.Contains(ks, "attempt_started/2") || ks[len(ks)-1] != "completed/2" {
@@ -158,9 +161,9 @@ func TestARunWhoseTurnComesDuringShutdownIsLetGoUnbegun(t *testing.T) {
 		r := newRig(t, newMemJournal(), nil)
 		r.create("hall", "deaf")
 		release := make(chan struct{})
-		calls := 0
+		var calls atomic.Int32
 		r.drive("deaf", driver.RunFunc(func(context.Context, *driver.Turn, driver.Emitter) error {
-			calls++
+			calls.Add(1)
 			<-release
 			return nil
 		}))
@@ -177,8 +180,8 @@ func TestARunWhoseTurnComesDuringShutdownIsLetGoUnbegun(t *testing.T) {
 		if want := []string{"drained", "deadline_exceeded/1", "attempt_started/1", "drained"}; !slices.Equal(ks[len(ks)-4:], want) {
 			t.Errorf("journal: %v", ks)
 		}
-		if calls != 1 {
-			t.Errorf("the driver was called %d times", calls)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("the driver was called %d times", n)
 		}
 		close(release)
 		synctest.Wait()

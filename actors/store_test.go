@@ -70,7 +70,8 @@ func TestOnTheRealJournalACrashedRunIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
 		store := openStore(t, mem)
-		r := newRigOn(t, store, nil, nil)
+		r := unstarted(t, store, nil, nil)
+		r.start()
 		r.create("hall", "slow")
 		r.drive("slow", driver.RunFunc(hang))
 		x := r.say("hall", "i1")
@@ -78,12 +79,13 @@ func TestOnTheRealJournalACrashedRunIsResumed(t *testing.T) {
 		crashed := mem.CrashClone(vfs.CrashCloneCfg{})
 
 		again := openStore(t, crashed)
-		next := newRigOn(t, again, nil, nil)
+		next := unstarted(t, again, nil, nil)
 		var turn *driver.Turn
 		next.drive("slow", driver.RunFunc(func(_ context.Context, x *driver.Turn, out driver.Emitter) error {
 			turn = x
 			return driver.Say(out, "a", "Here it is.")
 		}))
+		next.start()
 		synctest.Wait()
 		if turn == nil || !turn.Resumed || turn.Attempt != 2 || string(turn.Checkpoint) != `{"step":1}` {
 			t.Errorf("turn: %+v", turn)
@@ -133,17 +135,17 @@ func TestOnTheRealJournalNoCrashTakesBackWhatWasSeen(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(n, uint64(round)))
 			mem := vfs.NewCrashableMem()
 			store := openStore(t, slowSyncs(mem, time.Millisecond))
-			r := newRigOn(t, store, nil, func(c *Config) { c.IdleAfter = 20 * time.Millisecond })
+			r := unstarted(t, store, nil, func(c *Config) { c.IdleAfter = 20 * time.Millisecond })
+			r.start()
 			r.drive("stream", driver.RunFunc(stream))
 			ids := []event.RoomID{"a", "b", "c"}
 
 			var mu sync.Mutex
-			accepted := map[event.RoomID]map[event.InputID]event.Receipt{}
+			accepted := map[event.RoomID]map[event.InputID]event.Receipt{"a": {}, "b": {}, "c": {}}
 			seen := map[event.RoomID][]string{}
 			quit := make(chan struct{})
 			var wg sync.WaitGroup
 			for _, id := range ids {
-				accepted[id] = map[event.InputID]event.Receipt{}
 				r.create(id, "stream")
 				pauses := rnd.Perm(60)
 				wg.Go(func() {
@@ -215,8 +217,9 @@ func TestOnTheRealJournalNoCrashTakesBackWhatWasSeen(t *testing.T) {
 			}
 
 			again := openStore(t, crashed)
-			next := newRigOn(t, again, nil, nil)
+			next := unstarted(t, again, nil, nil)
 			next.drive("stream", driver.RunFunc(stream))
+			next.start()
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
 			for _, id := range ids {
