@@ -18,9 +18,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -99,8 +102,8 @@ func (c Config) Validate() error {
 	if len(c.Secret) > 0 && len(c.Secret) < 32 {
 		errs = append(errs, fmt.Errorf("secret: %d bytes: must have at least 32", len(c.Secret)))
 	}
-	for name, d := range c.Drivers {
-		if err := driver.Check(name, d); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(c.Drivers)) {
+		if err := driver.Check(name, c.Drivers[name]); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -109,7 +112,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(`templates[%d].match: "": must be a pattern of room names, such as demo-*`, i))
 		}
 		if err := t.Room.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("templates[%d].room.%w", i, err))
+			for line := range strings.Lines(err.Error()) {
+				errs = append(errs, fmt.Errorf("templates[%d].room.%s", i, strings.TrimSuffix(line, "\n")))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -119,14 +122,52 @@ func loadConfig(path string) (*loaded, error) {
 		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
 	var f fileConfig
-	if err := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField()).Decode(&f); err != nil {
-		return nil, fmt.Errorf("%s is not a usable configuration:\n%s", path, yaml.FormatError(err, false, false))
+	if err := decodeConfig(raw, &f); err != nil {
+		return nil, fmt.Errorf("%s is not a usable configuration:\n%w", path, err)
 	}
 	l := &loaded{file: f}
 	if err := l.build(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("%s is not a usable configuration:\n%w", path, err)
 	}
 	return l, nil
+}
+
+// decodeConfig reads the one document of a configuration file. Its error speaks
+// of lines and of what is allowed there, not of the types of this program.
+func decodeConfig(raw []byte, f *fileConfig) error {
+	d := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField())
+	err := d.Decode(f)
+	if err == nil {
+		if err = d.Decode(new(any)); !errors.Is(err, io.EOF) {
+			return errors.New("it holds more than one document; there must be one")
+		}
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("it is empty; parley serve --print-config prints an example to start from")
+	}
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		at := wrong.Token.Position
+		return fmt.Errorf("[%d:%d] must be %s", at.Line, at.Column, wordOf(wrong.DstType))
+	}
+	return errors.New(yaml.FormatError(err, false, false))
+}
+
+// wordOf says what a setting of that type looks like.
+func wordOf(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 30s, 2m or 1h"
+	case t.Kind() == reflect.String:
+		return "a text"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int:
+		return "a whole number"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	}
+	return "settings, each on a line of its own as key: value"
 }
 
 // problems collects what is wrong with a configuration.
@@ -149,9 +190,6 @@ func (l *loaded) build(dir string) error {
 		bad.add("listen", quoted(f.Listen), "must be host:port, such as 127.0.0.1:8080")
 	}
 	c.Data = at(f.Data)
-	if f.Data == "" {
-		bad.add("data", `""`, "must name the data directory")
-	}
 	secret, err := base64.StdEncoding.DecodeString(f.Secret)
 	if err != nil || len(secret) < 32 {
 		bad.add("secret", "(not shown)", "must be base64 of at least 32 random bytes; parley serve --print-config makes one")
@@ -164,6 +202,11 @@ func (l *loaded) build(dir string) error {
 		bad.add("tls", "(none)", "must have cert and key, or proxy: true when TLS ends at a proxy in front, unless listen is a loopback address")
 	}
 	f.TLS.Cert, f.TLS.Key = at(f.TLS.Cert), at(f.TLS.Key)
+	if f.TLS.Cert != "" && f.TLS.Key != "" {
+		if _, err := tls.LoadX509KeyPair(f.TLS.Cert, f.TLS.Key); err != nil {
+			bad.add("tls", "(cert and key)", "must be PEM files that belong together: "+err.Error())
+		}
+	}
 	l.auth(bad, at)
 	c.Origins = f.Origins
 	c.Limits = f.Limits
@@ -196,6 +239,12 @@ func (l *loaded) auth(bad *problems, at func(string) string) {
 		key := fmt.Sprintf("auth.keys[%d]", i)
 		if k.ID == "" && len(a.Keys) > 1 {
 			bad.add(key+".kid", `""`, "must be set when there is more than one key")
+		}
+		if k.Alg == "HS256" && k.Public != "" {
+			bad.add(key+".public", quoted(k.Public), "an HS256 key has none; it has a secret")
+		}
+		if k.Alg == "EdDSA" && k.Secret != "" {
+			bad.add(key+".secret", "(not shown)", "an EdDSA key has none here; it has public")
 		}
 		out := parley.Key{ID: k.ID, Alg: k.Alg}
 		switch k.Alg {
@@ -241,6 +290,9 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 		d, key := l.file.Drivers[name], "drivers."+name
 		switch d.Kind {
 		case "guide":
+			if d.File != "" || d.Builtin != "" {
+				bad.add(key, fmt.Sprintf("{file: %q, builtin: %q}", d.File, d.Builtin), "a guide has neither; its rules are its manifest")
+			}
 			var m *guide.Manifest // nil: backgammon
 			if d.Manifest != "" {
 				raw, err := os.ReadFile(at(d.Manifest))
@@ -260,6 +312,9 @@ func (l *loaded) drivers(bad *problems, at func(string) string) {
 			}
 			l.config.Drivers[name] = g
 		case "script":
+			if d.Manifest != "" {
+				bad.add(key+".manifest", quoted(d.Manifest), "a script has none; it has file or builtin")
+			}
 			s, err := readScript(d, at)
 			if err != nil {
 				bad.add(key, fmt.Sprintf("{file: %q, builtin: %q}", d.File, d.Builtin), err.Error())
@@ -290,23 +345,22 @@ func readScript(d driverConfig, at func(string) string) (*script.Script, error) 
 func (l *loaded) templates(bad *problems) {
 	for i, t := range l.file.Templates {
 		key := fmt.Sprintf("templates[%d]", i)
-		if t.Match == "" {
-			bad.add(key+".match", `""`, "must be a pattern of room names, such as demo-*")
+		if err := checkPattern(t.Match); err != nil && t.Match != "" {
+			bad.add(key+".match", quoted(t.Match), err.Error())
 		}
 		switch t.Create {
 		case "", "host", "participants":
 		default:
 			bad.add(key+".create", quoted(t.Create), "must be host or participants")
 		}
-		room, err := t.Room.event()
-		if err != nil {
-			bad.add(key+".room", "(see below)", err.Error())
-		}
-		if err := room.Validate(); err != nil {
-			for _, line := range strings.Split(err.Error(), "\n") {
-				*bad = append(*bad, fmt.Errorf("%s.room.%s", key, line))
+		for j, ch := range t.Room.Channels {
+			switch ch.OnBusy {
+			case "", "supersede", "queue", "reject":
+			default:
+				bad.add(fmt.Sprintf("%s.room.channels[%d].onBusy", key, j), quoted(ch.OnBusy), "must be supersede, queue or reject")
 			}
 		}
+		room := t.Room.event()
 		for j, a := range room.Agents {
 			if _, ok := l.file.Drivers[a.Driver]; !ok && a.Driver != "" {
 				bad.add(fmt.Sprintf("%s.room.agents[%d].driver", key, j), quoted(a.Driver), "must be one of drivers: "+strings.Join(sortedKeys(l.file.Drivers), ", "))
@@ -318,7 +372,24 @@ func (l *loaded) templates(bad *problems) {
 	}
 }
 
-func (r roomConfig) event() (event.RoomConfig, error) {
+// checkPattern says what is wrong with a pattern of room or channel names (see event.Match).
+func checkPattern(p string) error {
+	segments := strings.Split(p, ":")
+	for i, s := range segments {
+		last := i == len(segments)-1
+		if s == "" && len(segments) > 1 || s == "{sub}" || s == "*" || s == "**" && last {
+			continue
+		}
+		if event.CheckName(strings.TrimSuffix(s, "*")) != nil {
+			return errors.New("must be made of names, with * at the end of a segment between colons, ** as the last segment, or {sub}")
+		}
+	}
+	return nil
+}
+
+// event returns the room's configuration. A word for onBusy that there is not
+// gives the zero policy.
+func (r roomConfig) event() event.RoomConfig {
 	out := event.RoomConfig{
 		FallbackAgent: event.AgentID(r.FallbackAgent), Phase: r.Phase,
 		DeadlineMs: r.Deadline.Milliseconds(), WaitMs: r.Wait.Milliseconds(),
@@ -329,13 +400,9 @@ func (r roomConfig) event() (event.RoomConfig, error) {
 		}
 		out.PhaseAgents[phase] = event.AgentID(a)
 	}
-	var errs []error
-	for i, ch := range r.Channels {
-		p := event.ChannelPolicy{Match: ch.Match}
-		if err := p.OnBusy.UnmarshalText([]byte(ch.OnBusy)); err != nil {
-			errs = append(errs, fmt.Errorf("channels[%d].onBusy: %w", i, err))
-		}
-		out.Channels = append(out.Channels, p)
+	for _, ch := range r.Channels {
+		busy, _ := event.ParseBusyPolicy(ch.OnBusy)
+		out.Channels = append(out.Channels, event.ChannelPolicy{Match: ch.Match, OnBusy: busy})
 	}
 	for _, a := range r.Agents {
 		e := event.Agent{
@@ -354,7 +421,7 @@ func (r roomConfig) event() (event.RoomConfig, error) {
 		}
 		out.Agents = append(out.Agents, e)
 	}
-	return out, errors.Join(errs...)
+	return out
 }
 
 func loopback(host string) bool {

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
-
-	"parley/event"
 )
 
 func exampleConfig(t *testing.T) string {
@@ -83,6 +82,15 @@ func TestBadConfig(t *testing.T) {
 		"several at once":  {"listen: 127.0.0.1:8080\n", "listen: nowhere\nlog: {level: loud}\n", nil},
 		"negative":         {"deadline: 2m", "deadline: -2m", []string{"templates[0].room.deadlineMs: -120000: must be"}},
 		"create":           {"    create: participants", "    create: all", []string{`templates[0].create: "all": must be host or participants`}},
+		"empty":            {"", "", []string{"it is empty"}},
+		"two documents":    {"log:\n", "log:\n  level: info\n---\nlog:\n", []string{"more than one document"}},
+		"bare number":      {"deadline: 2m ", "deadline: 2 ", []string{"must be a duration such as 30s"}},
+		"word for number":  {"inputBurst: 10 ", "inputBurst: ten ", []string{"must be a whole number"}},
+		"append":           {"onBusy: supersede", "onBusy: append", []string{`channels[0].onBusy: "append": must be supersede, queue or reject`}},
+		"pattern":          {"match: demo-*", "match: de**mo", []string{`templates[0].match: "de**mo": must be made of names`}},
+		"certificate":      {"cert: \"\"\n  key: \"\"", "cert: no.pem\n  key: no.key", []string{"tls: (cert and key): must be PEM files that belong together"}},
+		"stray file":       {"    kind: guide\n", "    kind: guide\n    file: x.yaml\n", []string{"a guide has neither"}},
+		"stray public key": {"kid: k1\n", "kid: k1\n      public: k1.pem\n", []string{`auth.keys[0].public: "k1.pem"`}},
 		"missing manifest": {"    kind: guide\n", "    kind: guide\n    manifest: nothing.yaml\n", []string{`drivers.guide.manifest: "nothing.yaml"`}},
 	} {
 		text := exampleConfig(t)
@@ -91,6 +99,9 @@ func TestBadConfig(t *testing.T) {
 			continue
 		}
 		text = strings.Replace(text, c.old, c.new, 1)
+		if name == "empty" {
+			text = ""
+		}
 		if name == "several at once" {
 			text = strings.Replace(text[:strings.LastIndex(text, "\nlog:")], "issuer: parley-example", `issuer: ""`, 1)
 			c.want = []string{`listen: "nowhere"`, `auth.issuer: ""`, `log.level: "loud"`}
@@ -105,17 +116,10 @@ func TestBadConfig(t *testing.T) {
 				t.Errorf("%s: %q does not tell %q", name, err, w)
 			}
 		}
-	}
-}
-
-func TestParseRule(t *testing.T) {
-	r, err := parseRule("private:{sub}=read,input:{sub}+host-1", "ann")
-	if err != nil || r.Match != "private:{sub}" || len(r.Can) != 2 || !r.Disclosure.Equal(event.ToParticipants("ann", "host-1")) {
-		t.Errorf("rule %+v, %v", r, err)
-	}
-	for _, bad := range []string{"", "public", "public=read", "=read:room", "public=:room"} {
-		if _, err := parseRule(bad, "ann"); err == nil {
-			t.Errorf("%q was taken", bad)
+		lines := strings.Split(err.Error(), "\n")
+		slices.Sort(lines)
+		if len(slices.Compact(slices.Clone(lines))) != len(lines) || strings.Contains(err.Error(), "unmarshal") {
+			t.Errorf("%s: a problem is told twice or in words of the program: %q", name, err)
 		}
 	}
 }
