@@ -17,15 +17,27 @@ type TokenSpec struct {
 	Life     time.Duration // at most 24 h
 }
 
-// MintToken signs a token with an HS256 key.
+// MintToken signs a token with an HS256 key. It refuses to make one that a
+// server with that key would not take.
 func MintToken(k Key, spec TokenSpec) (string, error) {
 	if k.Alg != "HS256" {
 		return "", errors.New("this key only verifies tokens; sign with an HS256 key")
 	}
 	now := time.Now()
-	return gateway.Mint(gateway.SigningKey{ID: k.ID, HS256: k.Secret}, gateway.Claims{
+	token, err := gateway.Mint(gateway.SigningKey{ID: k.ID, HS256: k.Secret}, gateway.Claims{
 		Issuer: spec.Issuer, Audience: spec.Audience, Access: spec.Access, IssuedAt: now, Expires: now.Add(spec.Life),
 	})
+	if err != nil {
+		return "", err
+	}
+	v, err := gateway.NewVerifier(Auth{Issuer: spec.Issuer, Audience: spec.Audience, Keys: []Key{k}}.gatewayAuth())
+	if err != nil {
+		return "", err
+	}
+	if _, err := v.Verify(token, now); err != nil {
+		return "", err
+	}
+	return token, nil
 }
 
 // gatewayAuth is the form in which the gateway takes the keys.

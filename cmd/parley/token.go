@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +32,21 @@ func (c *tokenCommand) Run() error {
 		Issuer: l.config.Auth.Issuer, Audience: l.config.Auth.Audience, Life: c.TTL,
 		Access: event.Access{Subject: event.ParticipantID(c.Sub), Name: c.Name, Role: c.Role, Rooms: c.Room},
 	}
-	if c.TTL <= 0 || c.TTL > 24*time.Hour {
-		return fmt.Errorf("--ttl %s: must be above 0 and at most 24h", c.TTL)
+	if c.TTL < time.Second || c.TTL > 24*time.Hour {
+		return fmt.Errorf("--ttl %s: must be 1s to 24h", c.TTL)
+	}
+	if len(c.Room) == 0 {
+		return errors.New(`--room "": must be a pattern of room names, such as demo-*`)
+	}
+	for _, p := range c.Room {
+		if err := checkPattern(p); err != nil {
+			return fmt.Errorf("--room %q: %w", p, err)
+		}
 	}
 	for _, s := range c.Scope {
+		if !slices.Contains(scopes, event.Scope(s)) {
+			return fmt.Errorf("--scope %q: %s", s, scopeWords)
+		}
 		spec.Access.Scopes = append(spec.Access.Scopes, event.Scope(s))
 	}
 	for _, rule := range c.Channel {
@@ -57,6 +69,14 @@ func (c *tokenCommand) Run() error {
 	return errors.New("auth.keys has no HS256 key; tokens of an EdDSA key are made by whoever has its private key")
 }
 
+// scopes are what a token can carry. Without them a slip of the pen makes a
+// token that is good for nothing.
+var scopes = []event.Scope{
+	event.ScopeRead, event.ScopeInput, event.ScopeCancel, event.ScopeModerate, event.ScopeHost, event.ScopeConsole,
+}
+
+const scopeWords = "must be of read, input, cancel, moderate, host, console"
+
 // parseRule reads match=can,can:disclosure. The match may hold colons itself, so
 // it ends at the last '=', and the disclosure begins at the last ':' after it.
 func parseRule(s string, sub event.ParticipantID) (event.ChannelRule, error) {
@@ -66,11 +86,17 @@ func parseRule(s string, sub event.ParticipantID) (event.ChannelRule, error) {
 		return event.ChannelRule{}, bad
 	}
 	out := event.ChannelRule{Match: s[:at]}
+	if err := checkPattern(out.Match); err != nil {
+		return event.ChannelRule{}, fmt.Errorf("--channel %q: the match %w", s, err)
+	}
 	can, to, ok := strings.Cut(s[at+1:], ":")
 	if !ok || can == "" {
 		return event.ChannelRule{}, bad
 	}
 	for w := range strings.SplitSeq(can, ",") {
+		if !slices.Contains(scopes, event.Scope(w)) {
+			return event.ChannelRule{}, fmt.Errorf("--channel %q: %q: %s", s, w, scopeWords)
+		}
 		out.Can = append(out.Can, event.Scope(w))
 	}
 	switch to {
@@ -85,6 +111,9 @@ func parseRule(s string, sub event.ParticipantID) (event.ChannelRule, error) {
 		for id := range strings.SplitSeq(to, "+") {
 			if id == "{sub}" {
 				id = string(sub)
+			}
+			if id == "" {
+				return event.ChannelRule{}, bad
 			}
 			ids = append(ids, event.ParticipantID(id))
 		}
