@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"parley"
 	"parley/client"
@@ -108,7 +109,11 @@ func (c *replayCommand) Run() error {
 			printEntry(os.Stdout, e)
 		}
 	}
-	if err == nil && n == 0 && c.After == 0 {
+	if err != nil || n > 0 {
+		return err
+	}
+	names, err := j.Rooms()
+	if err == nil && !slices.Contains(names, event.RoomID(c.Room)) {
 		err = fmt.Errorf("there is no room %s in %s", c.Room, c.Data)
 	}
 	return err
