@@ -35,6 +35,7 @@ func main() {
 	cmd, err := k.Parse(os.Args[1:])
 	k.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal does not wait for a graceful end
 	cmd.BindTo(ctx, (*context.Context)(nil))
 	err = cmd.Run()
 	stop()
@@ -56,5 +57,6 @@ func newLogger(level string) (*zap.Logger, error) {
 	c := zap.NewProductionConfig()
 	c.Level = zap.NewAtomicLevelAt(l)
 	c.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+	c.DisableStacktrace = true // an operator's message says what to do; where in the program it arose does not help
 	return c.Build()
 }
