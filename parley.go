@@ -250,8 +250,32 @@ func keptSecret(path string) ([]byte, error) {
 	}
 	b = make([]byte, 32)
 	_, _ = rand.Read(b) // never fails (crypto/rand)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
+	if err := writeWhole(path, b); err != nil {
 		return nil, fmt.Errorf("the secret of the data directory cannot be written: %w", err)
 	}
 	return b, nil
+}
+
+// writeWhole makes a file that only its owner reads. After a crash or on a full
+// disk it is there with all of its content or not at all.
+func writeWhole(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
