@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"parley"
 	"parley/client"
@@ -240,7 +241,8 @@ type tailCommand struct {
 func (c *tailCommand) Run(ctx context.Context) error {
 	config := client.Config{
 		URL: c.URL, Room: event.RoomID(c.Room), Client: "parley-tail", From: wire.From(c.From),
-		Token: func(context.Context) (string, error) { return c.Token, nil },
+		Token:    func(context.Context) (string, error) { return c.Token, nil },
+		Observer: client.Observer{Status: tellStatus(os.Stderr)},
 	}
 	for _, ch := range c.Channel {
 		config.Channels = append(config.Channels, event.ChannelID(ch))
@@ -253,6 +255,15 @@ func (c *tailCommand) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// tellStatus tells why there is nothing to see yet.
+func tellStatus(w io.Writer) func(client.Status) {
+	return func(s client.Status) {
+		if s.Phase == client.Waiting && s.Err != nil {
+			_, _ = fmt.Fprintf(w, "parley: trying again in %s: %v\n", time.Until(s.RetryAt).Round(100*time.Millisecond), s.Err)
+		}
+	}
 }
 
 // printer prints what a room shows to the holder of a token.
