@@ -69,6 +69,7 @@ func NewDev(addr string, c Config) (*Dev, error) {
 	}
 	c.Auth = Auth{Issuer: devIssuer, Audience: devAudience, Keys: []Key{d.key}}
 	c.Origins = nil
+	c.DrainSpread = 100 * time.Millisecond // a page or two, and somebody who waits for the prompt
 	for _, h := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		c.Origins = append(c.Origins, "http://"+h+":"+port)
 	}

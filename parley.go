@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -53,6 +54,9 @@ type Config struct {
 	Templates []Template
 	// Limits bounds what clients may do.
 	Limits Limits
+	// DrainSpread is the time over which Shutdown closes connections, so that not
+	// everybody reconnects at once; 0: 5 s.
+	DrainSpread time.Duration
 	// Logger gets operational facts, never a text of people or models. Nil: none.
 	Logger *zap.Logger
 }
@@ -186,7 +190,7 @@ func (rt *Runtime) plug() error {
 		Limits: gateway.Limits{
 			Connections: l.Connections, PerSubject: l.ConnectionsPerSubject, PerAddress: l.ConnectionsPerAddress,
 			InputsPerSec: l.InputsPerSecond, InputBurst: l.InputBurst, FramesPerSec: l.FramesPerSecond,
-			CreatesPerMin: l.CreatesPerMinute,
+			CreatesPerMin: l.CreatesPerMinute, DrainSpread: rt.config.DrainSpread,
 		},
 	})
 	return err

@@ -46,6 +46,8 @@ func (a Agent) Visible() Disclosure {
 type ChannelPolicy struct {
 	Match  string     `json:"match"`
 	OnBusy BusyPolicy `json:"onBusy,omitempty"`
+	// Fixed makes OnBusy hold whatever an input asks for; else it is the default.
+	Fixed bool `json:"fixed,omitempty"`
 }
 
 // RoomConfig is the durable configuration of a room (N0). Zero members mean the default.
@@ -137,6 +139,9 @@ func (c RoomConfig) Validate() error {
 		case BusyDefault, BusySupersede, BusyQueue, BusyReject:
 		default:
 			bad(fmt.Sprintf("channels[%d].onBusy", i), ch.OnBusy, "must be supersede, queue or reject")
+		}
+		if ch.Fixed && ch.OnBusy == BusyDefault {
+			bad(fmt.Sprintf("channels[%d].fixed", i), true, "needs onBusy, which it fixes")
 		}
 	}
 	const week = 7 * 24 * time.Hour

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Reason is why a command was refused. gateway/wire gives each its wire code.
@@ -64,5 +65,8 @@ func AsRefusal(err error) (*Refusal, bool) {
 	return r, ok
 }
 
-// Blank reports whether a text has no visible character after trimming white space.
-func Blank(s string) bool { return strings.TrimSpace(s) == "" }
+// Blank reports whether a text has no visible character: nothing but white space
+// and characters without a width of their own, such as joiners and marks of direction.
+func Blank(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsSpace(r) && !unicode.Is(unicode.Cf, r) })
+}

@@ -45,9 +45,13 @@ func (s *Store) setReady() error {
 	return nil
 }
 
-// clearUnfinished removes what an Open that never returned has left. It refuses
-// when the directory was complete once, or holds a table, which a directory that
-// is still being made does not.
+// maxUnfinishedLog is more than the log of a directory that is still being made
+// can hold, which is its format version and nothing else, in bytes.
+const maxUnfinishedLog = 1 << 10
+
+// clearUnfinished puts aside what an Open that never returned has left, under
+// names that end in .unfinished. It refuses when the directory was complete once,
+// or holds a table or a log with more than the first record.
 func (s *Store) clearUnfinished() error {
 	fs, dir := s.cfg.disk(), s.cfg.Dir
 	names, err := fs.List(dir)
@@ -56,6 +60,11 @@ func (s *Store) clearUnfinished() error {
 	}
 	var made []string
 	for _, n := range names {
+		if strings.HasSuffix(n, ".log") {
+			if info, err := fs.Stat(fs.PathJoin(dir, n)); err != nil || info.Size() > maxUnfinishedLog {
+				return errors.New("the directory holds a log")
+			}
+		}
 		switch {
 		case n == readyFile || strings.HasSuffix(n, ".sst"):
 			return errors.New("the directory was complete")
@@ -65,7 +74,7 @@ func (s *Store) clearUnfinished() error {
 		}
 	}
 	for _, n := range made {
-		if err := fs.Remove(fs.PathJoin(dir, n)); err != nil {
+		if err := fs.Rename(fs.PathJoin(dir, n), fs.PathJoin(dir, n+".unfinished")); err != nil {
 			return err
 		}
 	}

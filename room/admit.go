@@ -79,7 +79,11 @@ func (d *draft) submit(m event.Submit) (Decision, error) {
 	if open == nil {
 		return d.admit(m, to, x)
 	}
-	switch policy := d.busy(m, who, open); policy {
+	policy, err := d.busy(m, who, open)
+	if err != nil {
+		return Decision{}, err
+	}
+	switch policy {
 	case event.BusySupersede:
 		l := d.lane(m.Channel)
 		d.stop(l.Open, Canceled)
@@ -256,22 +260,30 @@ func (d *draft) continues(m event.Submit, who event.Endpoint, a event.Agent, ope
 	return true, nil
 }
 
-// busy holds A7: the input's policy, else the channel's, else supersede for the
-// same speaker and queue for another.
-func (d *draft) busy(m event.Submit, who event.Endpoint, open *channel.Run) event.BusyPolicy {
-	if m.Input.OnBusy != event.BusyDefault {
-		return m.Input.OnBusy
-	}
+// busy holds A7: the policy that the channel fixes, else the input's, else the
+// channel's, else supersede for the same speaker and queue for another. Asking to
+// supersede an answer that another speaker is being given is canceling it, so it
+// needs the right to (C1), unless the channel is made for it; a question that
+// another speaker leaves unanswered holds nobody up.
+func (d *draft) busy(m event.Submit, who event.Endpoint, open *channel.Run) (event.BusyPolicy, error) {
+	var set event.ChannelPolicy
 	for _, c := range d.s.config.Channels {
 		if event.Match(c.Match, string(m.Channel), "") {
-			if c.OnBusy != event.BusyDefault {
-				return c.OnBusy
-			}
+			set = c
 			break
 		}
 	}
-	if open.Speaker == who {
-		return event.BusySupersede
+	asked := m.Input.OnBusy
+	switch {
+	case set.Fixed || asked == event.BusyDefault && set.OnBusy != event.BusyDefault:
+		return set.OnBusy, nil
+	case asked == event.BusyDefault && open.Speaker == who:
+		return event.BusySupersede, nil
+	case asked == event.BusyDefault:
+		return event.BusyQueue, nil
+	case asked == event.BusySupersede && set.OnBusy != event.BusySupersede && open.Speaker != who &&
+		open.Status == event.RunActive && !m.Access.Host() && !m.Access.On(m.Channel).May(event.ScopeModerate):
+		return 0, event.Refuse(event.Forbidden, "superseding another person's answer needs the scope moderate; send the input with onBusy queue instead")
 	}
-	return event.BusyQueue
+	return asked, nil
 }

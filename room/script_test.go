@@ -25,7 +25,7 @@ import (
 //
 // Commands (values with blanks in parentheses; Go escapes in texts):
 //
-//	room [phase=P] [phases=(P:AGENT, …)] [fallback=A] [deadline=D] [wait=D] [busy=(PATTERN:POLICY, …)] [by=host]
+//	room [phase=P] [phases=(P:AGENT, …)] [fallback=A] [deadline=D] [wait=D] [busy=(PATTERN:POLICY[!], …)] [by=host]
 //	    one agent per input line: NAME [visible=(P, …)] [recovery=fail] [version=V] [driver=D] [label=L]
 //	token of=P [scopes=(…)] [match=PATTERN can=(…) disclosure=D] [add]
 //	input from=P id=I text=T [channel=C] [to=(A, …)] [disclosure=D] [busy=B] [deadline=D] [modality=M] [as=[KIND:]NAME]
@@ -335,11 +335,12 @@ func (s *script) config() event.RoomConfig {
 	busy, _ := s.list("busy")
 	for _, b := range busy {
 		i := strings.LastIndexByte(b, ':')
-		policy, ok := event.ParseBusyPolicy(b[i+1:])
+		word, fixed := strings.CutSuffix(b[i+1:], "!")
+		policy, ok := event.ParseBusyPolicy(word)
 		if !ok {
 			s.w.fail("unknown policy in %s", b)
 		}
-		c.Channels = append(c.Channels, event.ChannelPolicy{Match: b[:i], OnBusy: policy})
+		c.Channels = append(c.Channels, event.ChannelPolicy{Match: b[:i], OnBusy: policy, Fixed: fixed})
 	}
 	for line := range strings.Lines(s.td.Input) {
 		name, args, err := datadriven.ParseLine(line)

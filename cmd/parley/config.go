@@ -102,6 +102,7 @@ type agentConfig struct {
 type channelConfig struct {
 	Match  string `yaml:"match"`
 	OnBusy string `yaml:"onBusy"`
+	Fixed  bool   `yaml:"fixed"`
 }
 
 type logConfig struct {
@@ -402,7 +403,7 @@ func (r roomConfig) event() event.RoomConfig {
 	}
 	for _, ch := range r.Channels {
 		busy, _ := event.ParseBusyPolicy(ch.OnBusy)
-		out.Channels = append(out.Channels, event.ChannelPolicy{Match: ch.Match, OnBusy: busy})
+		out.Channels = append(out.Channels, event.ChannelPolicy{Match: ch.Match, OnBusy: busy, Fixed: ch.Fixed})
 	}
 	for _, a := range r.Agents {
 		e := event.Agent{
