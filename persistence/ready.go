@@ -49,8 +49,11 @@ func (s *Store) setReady() error {
 // can hold, which is its format version and nothing else, in bytes.
 const maxUnfinishedLog = 1 << 10
 
+// unfinished begins the names of files that were put aside.
+const unfinished = "unfinished-"
+
 // clearUnfinished puts aside what an Open that never returned has left, under
-// names that end in .unfinished. It refuses when the directory was complete once,
+// names that Pebble does not read. It refuses when the directory was complete once,
 // or holds a table or a log with more than the first record.
 func (s *Store) clearUnfinished() error {
 	fs, dir := s.cfg.disk(), s.cfg.Dir
@@ -60,6 +63,9 @@ func (s *Store) clearUnfinished() error {
 	}
 	var made []string
 	for _, n := range names {
+		if strings.HasPrefix(n, unfinished) {
+			continue
+		}
 		if strings.HasSuffix(n, ".log") {
 			if info, err := fs.Stat(fs.PathJoin(dir, n)); err != nil || info.Size() > maxUnfinishedLog {
 				return errors.New("the directory holds a log")
@@ -74,7 +80,7 @@ func (s *Store) clearUnfinished() error {
 		}
 	}
 	for _, n := range made {
-		if err := fs.Rename(fs.PathJoin(dir, n), fs.PathJoin(dir, n+".unfinished")); err != nil {
+		if err := fs.Rename(fs.PathJoin(dir, n), fs.PathJoin(dir, unfinished+n)); err != nil {
 			return err
 		}
 	}
