@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // long one.
 func TestKill(t *testing.T) {
 	res, err := Kill(context.Background(), KillConfig{
-		Binary: binary, Dir: t.TempDir(), Rooms: 8, Rounds: 3, Prefill: 1000, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
+		Binary: binary, Dir: t.TempDir(), Rooms: 6, Slow: 4, Rounds: 3, Prefill: 1000, Least: 50 * time.Millisecond, Most: 400 * time.Millisecond, Out: t.Output(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +109,34 @@ func TestKillNotices(t *testing.T) {
 	var r KillResult
 	if r.compare(fresh(), journal, true); r.Bad() {
 		t.Errorf("a sound journal is held to be bad: %+v", r)
+	}
+}
+
+// TestAnswersThatAreNotWholeAreNoticed over attempts of any outcome.
+func TestAnswersThatAreNotWholeAreNoticed(t *testing.T) {
+	out := func(id, delta string, final bool) *body {
+		return &body{Type: "assistant_output", OutputID: id, Delta: delta, Final: final}
+	}
+	started, completed := &body{Type: "attempt_started"}, &body{Type: "completed"}
+	for name, c := range map[string]struct {
+		events []*body
+		bad    int
+	}{
+		"as the others": {[]*body{started, out("a", "one ", false), out("a", "two", true), out("b", "three", true), completed}, 0},
+		"resumed":       {[]*body{started, out("a", "one two", true), out("b", "thr", false), started, out("c", "three", true), completed}, 0},
+		"doubled":       {[]*body{started, out("a", "one two", true), started, out("c", "one two", true), out("b", "three", true), completed}, 1},
+		"missing":       {[]*body{started, out("a", "one two", true), started, completed}, 1},
+		"mutilated":     {[]*body{started, out("a", "one two", true), out("b", "thr", true), completed}, 1},
+		"not completed": {[]*body{started, out("a", "one two", true), {Type: "run_canceled"}}, 0},
+	} {
+		usual, w := newWitness("bench-1"), newWitness("bench-2")
+		usual.answers["one two\nthree"] = 5
+		for _, e := range c.events {
+			w.hear("r", e)
+		}
+		if n := notWhole([]*witness{usual, w}); n != c.bad || len(w.told) != 0 {
+			t.Errorf("%s: %d answers are not whole, want %d", name, n, c.bad)
+		}
 	}
 }
 

@@ -143,3 +143,24 @@ func (r *KillResult) compare(w *witness, journal []entry, last bool) {
 	r.Changed += w.changed
 	r.Faults = append(r.Faults, w.faults...)
 }
+
+// notWhole counts the runs whose answer differs from what most runs of their
+// kind gave. Every run of a kind is told the same by its driver, over however
+// many attempts, so that one that differs has lost, doubled or mutilated an output.
+func notWhole(witnesses []*witness) (n int) {
+	for _, slow := range []bool{false, true} {
+		count, total, most := map[string]int{}, 0, 0
+		for _, w := range witnesses {
+			if strings.HasPrefix(w.room, slowPrefix) != slow {
+				continue
+			}
+			for text, runs := range w.answers {
+				count[text] += runs
+				total += runs
+				most = max(most, count[text])
+			}
+		}
+		n += total - most
+	}
+	return n
+}

@@ -17,6 +17,7 @@ type KillConfig struct {
 	Binary  string        // the binary under test; empty: this one
 	Dir     string        // where its data goes; empty: a temporary directory
 	Rooms   int           // with one client each; 0: 64
+	Slow    int           // further rooms whose answers take some 100 ms; 0: 16, negative: none
 	Rounds  int           // 0: 20
 	Least   time.Duration // of load before a kill; 0: 200 ms
 	Most    time.Duration // 0: 2 s
@@ -33,6 +34,7 @@ type KillResult struct {
 	Lifted   map[string]string `json:"limitsLifted"`
 	Seed     uint64            `json:"seed"`
 	Rooms    int               `json:"rooms"`
+	Slow     int               `json:"slowRooms"`
 	Prefill  int               `json:"entriesBefore"`
 	Kills    int               `json:"kills"`
 	Accepted int               `json:"inputsAcknowledged"`
@@ -53,7 +55,8 @@ type KillResult struct {
 	Unfinished  int      `json:"runsWithoutEnd"`   // at the end
 	Conflicts   int      `json:"answersConflicting"`
 	NotResumed  int      `json:"cursorsNotResumed"`
-	Faults      []string `json:"faults"` // connections that ended although the server was not killed
+	NotWhole    int      `json:"answersNotWhole"` // with a closed output doubled, missing or mutilated
+	Faults      []string `json:"faults"`          // connections that ended although the server was not killed
 
 	ReadyP50Ms       float64 `json:"readyP50Ms"` // from the start of the process
 	ReadyMaxMs       float64 `json:"readyMaxMs"`
@@ -64,7 +67,7 @@ type KillResult struct {
 // Bad reports whether anything was lost, doubled or shown too early.
 func (r *KillResult) Bad() bool {
 	return r.Lost+r.NotJournal+r.Doubled+r.DoubledRows+r.Terminals+r.Gaps+r.Disordered+r.Changed+r.Unseen+r.Unfinished+
-		r.Conflicts+r.NotResumed+len(r.Faults) > 0
+		r.Conflicts+r.NotResumed+r.NotWhole+len(r.Faults) > 0
 }
 
 // Kill runs W6. The error says only that it could not be run; see KillResult.Bad.
@@ -75,6 +78,7 @@ func Kill(ctx context.Context, c KillConfig) (res *KillResult, err error) {
 		}
 	}
 	orDefault(&c.Rooms, 64)
+	orDefault(&c.Slow, 16)
 	orDefault(&c.Rounds, 20)
 	orDefault(&c.Least, 200*time.Millisecond)
 	orDefault(&c.Most, 2*time.Second)
@@ -93,6 +97,7 @@ func Kill(ctx context.Context, c KillConfig) (res *KillResult, err error) {
 	}
 	k := &killing{config: c, server: s, rand: rand.New(rand.NewPCG(c.Seed, 6)), res: &KillResult{
 		Workload: "W6 kill", At: time.Now().UTC(), Machine: machine(dir), Lifted: lifted, Seed: c.Seed, Rooms: c.Rooms,
+		Slow: max(0, c.Slow),
 	}}
 	if _, err := fmt.Fprintf(c.Out, "W6 seed %d\n", c.Seed); err != nil {
 		return nil, err
@@ -104,6 +109,9 @@ func Kill(ctx context.Context, c KillConfig) (res *KillResult, err error) {
 	}
 	for i := range c.Rooms {
 		k.witnesses = append(k.witnesses, newWitness(fmt.Sprintf("bench-%d", i)))
+	}
+	for i := range k.res.Slow {
+		k.witnesses = append(k.witnesses, newWitness(fmt.Sprint(slowPrefix, i)))
 	}
 	for range c.Rounds {
 		if err := k.round(ctx, true); err != nil {
@@ -137,8 +145,10 @@ type killing struct {
 	ready, served []time.Duration
 }
 
-// fillPrefix begins the names of the rooms that only make the store large.
-const fillPrefix = "bench-fill-"
+const (
+	fillPrefix = "bench-fill-" // of the rooms that only make the store large
+	slowPrefix = "bench-slow-" // of the rooms whose answers take their time
+)
 
 // prefill has 128 rooms take turns until the store holds enough.
 func (k *killing) prefill(ctx context.Context) error {
@@ -226,7 +236,7 @@ func (k *killing) round(ctx context.Context, kill bool) error {
 	}
 	_, err = fmt.Fprintf(k.config.Out, "W6 %s after %4d ms: ready in %.0f ms, first served in %.0f ms; %d inputs acknowledged, %d events seen, %d entries, %d attempts resumed; lost %d, not journaled %d, doubled %d, other %d\n",
 		how, load.Milliseconds(), ms(took), ms(first), r.Accepted, r.Seen, r.Journal, r.Resumed, r.Lost, r.NotJournal, r.Doubled+r.DoubledRows,
-		r.Terminals+r.Gaps+r.Disordered+r.Changed+r.Unseen+r.Unfinished+r.Conflicts+r.NotResumed+len(r.Faults))
+		r.Terminals+r.Gaps+r.Disordered+r.Changed+r.Unseen+r.Unfinished+r.Conflicts+r.NotResumed+r.NotWhole+len(r.Faults))
 	return err
 }
 
@@ -249,12 +259,13 @@ func (k *killing) check(ctx context.Context, last bool) error {
 	}
 	r := k.res
 	*r = KillResult{
-		Workload: r.Workload, At: r.At, Machine: r.Machine, Lifted: r.Lifted, Seed: r.Seed, Rooms: r.Rooms, Prefill: r.Prefill,
+		Workload: r.Workload, At: r.At, Machine: r.Machine, Lifted: r.Lifted, Seed: r.Seed, Rooms: r.Rooms, Slow: r.Slow, Prefill: r.Prefill,
 		Kills: r.Kills, Faults: []string{},
 	}
 	for _, w := range k.witnesses {
 		r.compare(w, rooms[w.room], last)
 	}
+	r.NotWhole = notWhole(k.witnesses)
 	return nil
 }
 

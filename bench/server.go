@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,9 @@ type server struct {
 	token             string
 }
 
+//go:embed slow.yaml
+var slowScript []byte
+
 const serverConfig = `listen: %s
 data: data
 secret: %s
@@ -50,7 +54,16 @@ drivers:
   turn:
     kind: script
     builtin: turn20
+  slow:
+    kind: script
+    file: slow.yaml
 templates:
+  - match: bench-slow-*
+    create: participants
+    room:
+      agents:
+        - {id: agent, label: Agent, role: custom, driver: slow, version: "1"}
+      fallbackAgentId: agent
   - match: bench-*
     create: participants
     room:
@@ -80,6 +93,9 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	text := fmt.Sprintf(serverConfig, s.addr, secret(), secret(), limits.String())
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the server's configuration: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "slow.yaml"), slowScript, 0o600); err != nil {
+		return nil, fmt.Errorf("write the server's script: %w", err)
 	}
 	out, err := s.run(ctx, "token", "--config", s.config(), "--sub", "bench", "--room", "bench-*", "--ttl", "24h")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,8 @@ type witness struct {
 	seen     map[string]sighting // by entry id: what an item said
 	order    []string            // entry ids as they were first seen
 	ended    map[string]bool     // runs whose terminal was seen
+	told     map[string]*telling // runs whose terminal was not
+	answers  map[string]int      // whole answers, by their text: how many runs gave it
 
 	doubled    int       // items that came again
 	notResumed int       // connections that had to start over although there was a cursor
@@ -41,6 +44,37 @@ type witness struct {
 	deferred   int       // inputs that the server wanted later, and got later
 	faults     []string  // of the connection, while the server was not killed
 	first      time.Time // when this process first accepted an input of this witness
+}
+
+// telling is what a run has said so far, as a client shows it.
+type telling struct {
+	open  map[string]string // by output id: the text so far
+	whole []string          // texts that were closed
+}
+
+// hear adds an event of a run. What an attempt left open is dropped when the
+// next begins (R3); what it closed is never said again (R2).
+func (w *witness) hear(run string, b *body) {
+	t := w.told[run]
+	if t == nil {
+		t = &telling{open: map[string]string{}}
+		w.told[run] = t
+	}
+	switch b.Type {
+	case "attempt_started":
+		clear(t.open)
+	case "assistant_output":
+		t.open[b.OutputID] += b.Delta
+		if b.Final {
+			t.whole = append(t.whole, t.open[b.OutputID])
+			delete(t.open, b.OutputID)
+		}
+	case "completed":
+		w.answers[strings.Join(t.whole, "\n")]++
+	}
+	if terminal(b.Type) {
+		delete(w.told, run)
+	}
 }
 
 // sighting is what a client may later hold against the journal.
@@ -55,6 +89,7 @@ type sighting struct {
 func newWitness(room string) *witness {
 	return &witness{
 		room: room, session: "witness-" + room, accepted: map[string]sighting{}, seen: map[string]sighting{}, ended: map[string]bool{},
+		told: map[string]*telling{}, answers: map[string]int{},
 	}
 }
 
@@ -202,7 +237,7 @@ func (w *witness) events(ws *websocket.Conn, f *frame) error {
 	}
 	for _, raw := range f.Items {
 		w.n++
-		i, err := sight(raw)
+		i, b, err := sight(raw)
 		if err != nil {
 			return err
 		}
@@ -212,6 +247,9 @@ func (w *witness) events(ws *websocket.Conn, f *frame) error {
 		}
 		w.seen[i.Entry] = i
 		w.order = append(w.order, i.Entry)
+		if i.Kind == wire.KindRunEvent {
+			w.hear(i.Run, b)
+		}
 		if terminal(i.Type) {
 			w.ended[i.Run] = true
 			if w.waits == i.Run {
@@ -227,17 +265,25 @@ func (w *witness) events(ws *websocket.Conn, f *frame) error {
 	return nil
 }
 
-func sight(raw json.RawMessage) (sighting, error) {
+// body is what the witness knows of the bodies of items.
+type body struct {
+	Type     string
+	OutputID string
+	Delta    string
+	Final    bool
+}
+
+func sight(raw json.RawMessage) (sighting, *body, error) {
 	var i struct {
 		ID, Kind, Run string
-		Body          struct{ Type string }
+		Body          body
 	}
 	if err := json.Unmarshal(raw, &i); err != nil {
-		return sighting{}, fmt.Errorf("an item is not what it should be: %w", err)
+		return sighting{}, nil, fmt.Errorf("an item is not what it should be: %w", err)
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(raw) // never fails (hash.Hash)
-	return sighting{Entry: i.ID, Kind: i.Kind, Run: i.Run, Type: i.Body.Type, Sum: sum.Sum64()}, nil
+	return sighting{Entry: i.ID, Kind: i.Kind, Run: i.Run, Type: i.Body.Type, Sum: sum.Sum64()}, &i.Body, nil
 }
 
 func terminal(typ string) bool {
@@ -271,7 +317,7 @@ func (w *witness) reread(ctx context.Context, s *server) error {
 			return nil
 		case wire.TypeEvents:
 			for _, raw := range f.Items {
-				i, err := sight(raw)
+				i, _, err := sight(raw)
 				if err != nil {
 					return err
 				}
