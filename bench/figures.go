@@ -30,7 +30,7 @@ type Machine struct {
 func machine(dir string) Machine {
 	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Disk: fileSystem(dir), Go: runtime.Version()}
 	if raw, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel = strings.TrimSpace(string(raw))
+		m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(raw)), "-") // what follows names a build
 	}
 	raw, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -96,7 +96,7 @@ func Kill(ctx context.Context, c KillConfig) (res *KillResult, err error) {
 		return nil, err
 	}
 	k := &killing{config: c, server: s, rand: rand.New(rand.NewPCG(c.Seed, 6)), res: &KillResult{
-		Workload: "W6 kill", At: time.Now().UTC(), Machine: machine(dir), Lifted: lifted, Seed: c.Seed, Rooms: c.Rooms,
+		Workload: "W6 kill", At: time.Now().UTC().Truncate(time.Second), Machine: machine(dir), Lifted: lifted, Seed: c.Seed, Rooms: c.Rooms,
 		Slow: max(0, c.Slow),
 	}}
 	if _, err := fmt.Fprintf(c.Out, "W6 seed %d\n", c.Seed); err != nil {
@@ -295,6 +295,7 @@ func (r *KillResult) Print(w io.Writer) {
 		{"runs without an end", r.Unfinished},
 		{"answers conflicting", r.Conflicts},
 		{"cursors not resumed", r.NotResumed},
+		{"answers not whole", r.NotWhole},
 		{"other faults", len(r.Faults)},
 		{"ready p50, ms", number(r.ReadyP50Ms)},
 		{"ready max, ms", number(r.ReadyMaxMs)},

@@ -81,7 +81,7 @@ func Turn(ctx context.Context, c TurnConfig) (res *TurnResult, err error) {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	res = &TurnResult{Workload: "W1 turn", At: time.Now().UTC(), Machine: machine(dir), Lifted: lifted, Seconds: c.Duration.Seconds()}
+	res = &TurnResult{Workload: "W1 turn", At: time.Now().UTC().Truncate(time.Second), Machine: machine(dir), Lifted: lifted, Seconds: c.Duration.Seconds()}
 	for _, n := range c.Rooms {
 		size, err := turnSize(ctx, c, dir, n)
 		if err != nil {
