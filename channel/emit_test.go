@@ -144,3 +144,46 @@ func TestAudienceOfUnsortedNames(t *testing.T) {
 		t.Errorf("the output is for %v", to)
 	}
 }
+
+// TestClosedTextIsBounded: an open run keeps the newest text of its closed
+// outputs and no more than MaxClosedText of it; what is dropped is still known to
+// have been shown (R2), and its row has all of it.
+func TestClosedTextIsBounded(t *testing.T) {
+	l, r := active()
+	part := strings.Repeat("x", event.MaxDelta)
+	n := uint64(0)
+	outputs := 2 * MaxClosedText / len(part)
+	for i := range outputs {
+		n++
+		take(t, l, n, event.AssistantOutput{Output: event.OutputID(fmt.Sprint("o", i)), Delta: part, Final: true})
+	}
+	kept := 0
+	for i := range r.Outputs {
+		kept += len(r.Outputs[i].Text())
+	}
+	if kept != MaxClosedText || len(r.Outputs) != outputs {
+		t.Errorf("%d outputs keep %d bytes, want %d that keep %d", len(r.Outputs), kept, outputs, MaxClosedText)
+	}
+	if v := r.View(l.Channel); len(v.Outputs) != outputs/2 || v.Outputs[0].Text != part {
+		t.Errorf("the view has %d outputs, want the newest %d whole", len(v.Outputs), outputs/2)
+	}
+	apply(l, event.AttemptStarted{Resumed: true}, 2, 0, Event{Disclosure: event.ToRoom()})
+	if evs := take(t, l, 1, event.AssistantOutput{Output: "o0", Delta: part, Final: true}); len(evs) != 0 {
+		t.Errorf("what was shown before is shown again: %d events", len(evs))
+	}
+	// A long one is dropped at once, after its row was written.
+	var rows []event.KeyedRow
+	for i := range 1 + MaxClosedText/len(part) {
+		evs, err := r.Check(uint64(i+2), event.AssistantOutput{Output: "long", Delta: part, Final: i == MaxClosedText/len(part)}, fresh(9))
+		if err != nil || len(evs) != 1 {
+			t.Fatalf("delta %d: %v", i, err)
+		}
+		x := &event.RunEvent{
+			Run: r.ID, Agent: r.Agent, Input: r.Input, Attempt: 2, Sequence: r.Sequence + 1, N: uint64(i + 2), Logical: "long", Event: evs[0].Body,
+		}
+		rows = l.ApplyRun(&event.Entry{Seq: event.Seq(r.Sequence + 3), At: noon, Channel: l.Channel, Disclosure: evs[0].Disclosure, Body: x}, x)
+	}
+	if len(rows) != 1 || len(rows[0].Row.(*event.TranscriptRow).Text) != MaxClosedText+len(part) {
+		t.Errorf("the row of a long output: %d rows", len(rows))
+	}
+}

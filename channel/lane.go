@@ -194,8 +194,13 @@ func (l *Lane) applyOutput(e *event.Entry, r *Run, x *event.RunEvent, b event.As
 		panic(fmt.Sprintf("channel: entry %d adds to the closed output %s", e.Seq, o.ID))
 	}
 	o.Deltas = append(o.Deltas, b.Delta)
+	o.Size += len(b.Delta)
 	o.Final = b.Final
-	if !o.Final || o.History != event.Record {
+	if !o.Final {
+		return nil
+	}
+	defer r.forget() // after the row has its text
+	if o.History != event.Record {
 		return nil
 	}
 	// R4: the closing event and its transcript row are one batch.

@@ -8,6 +8,10 @@ import (
 	"parley/event"
 )
 
+// MaxClosedText is how much text of its closed outputs an open run keeps in
+// memory and in snapshots, in bytes. The journal and the transcript have all of it.
+const MaxClosedText = 128 << 10
+
 // MaxRecoveries is how many recoveries in a row a run survives in which its
 // driver journaled nothing (R1).
 const MaxRecoveries = 5
@@ -46,7 +50,8 @@ type Run struct {
 	Bytes  int    `json:"bytes,omitempty"`
 
 	// Outputs are those of the run that still count: closed ones, and the open
-	// ones of the current attempt. Invariant: at most one open output per logical id.
+	// ones of the current attempt. Invariant: at most one open output per logical
+	// id; the closed ones hold at most MaxClosedText bytes of text.
 	Outputs []Output `json:"outputs,omitempty"`
 }
 
@@ -69,6 +74,7 @@ type Output struct {
 	Attempt    uint32           `json:"attempt"`
 	Input      event.InputID    `json:"input"`
 	Final      bool             `json:"final,omitempty"`
+	Size       int              `json:"size"` // of the text, in bytes
 	Deltas     []string         `json:"deltas"`
 }
 
@@ -103,6 +109,19 @@ func (r *Run) current(logical event.OutputID) *Output {
 	return nil
 }
 
+// forget drops the texts of the oldest closed outputs beyond MaxClosedText. What
+// R2 needs of them stays.
+func (r *Run) forget() {
+	n := 0
+	for i := len(r.Outputs) - 1; i >= 0; i-- {
+		if o := &r.Outputs[i]; o.Final {
+			if n += o.Size; n > MaxClosedText {
+				o.Deltas = nil
+			}
+		}
+	}
+}
+
 // closedBefore reports whether an earlier attempt at the same input closed the
 // logical id, so that what is yielded again was shown already (R2).
 func (r *Run) closedBefore(logical event.OutputID) bool {
@@ -128,6 +147,9 @@ func (r *Run) View(ch event.ChannelID) event.RunView {
 	}
 	for i := range r.Outputs {
 		o := &r.Outputs[i]
+		if o.Final && o.Deltas == nil {
+			continue // its text is in the journal
+		}
 		v.Outputs = append(v.Outputs, event.OutputView{
 			Output: o.ID, Purpose: o.Purpose, History: o.History, Disclosure: o.Disclosure, Text: o.Text(), Final: o.Final,
 		})
