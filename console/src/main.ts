@@ -304,7 +304,7 @@ class Page implements Handler {
     this.#composer.stoppable(this.#stoppable() !== undefined);
     const [first, ...rest] = this.#view.agents.map((agent) => agent.id);
     const others = (asked === undefined || asked.agent === first ? rest : [first]).map((id) => `@${id}`);
-    this.#composer.hint(others.length === 0 ? "" : `Begin with ${others.join(" or ")} to ask another.`);
+    this.#composer.hint(others.length === 0 ? "" : `Begin with ${others.join(" or ")} to ask another agent.`);
     if (this.#following) this.#toLatest();
   }
 
