@@ -201,8 +201,10 @@ func (r *roomActor) decideEmissions(f *flight, e *emitter) bool {
 			e.drop(x.body != nil)
 		case d.Fault != nil:
 			s.err = fmt.Errorf("%w: %w", errFault, d.Fault)
-			r.log.Warn("driver broke its contract", zap.String("room", string(r.id)), zap.String("run", string(e.run)),
-				zap.Uint32("attempt", e.attempt), zap.Uint64("n", x.n), zap.Error(d.Fault))
+			log := r.log.With(zap.String("room", string(r.id)), zap.String("run", string(e.run)), zap.Uint32("attempt", e.attempt), zap.Uint64("n", x.n))
+			log.Warn("driver broke its contract", zap.String("event", fmt.Sprintf("%T", x.body)))
+			// What is wrong may name a member of the driver's own JSON.
+			log.Debug("driver broke its contract", zap.Error(d.Fault))
 			e.drop(false)
 		}
 		if err == nil {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"parley/driver"
 	"parley/event"
 )
@@ -438,6 +440,32 @@ func TestManyRoomsWorkSideBySide(t *testing.T) {
 			if x, ok := es[len(es)-1].Body.(*event.RunEvent); !ok || x.Event != event.RunBody(event.Completed{}) {
 				t.Fatalf("room %d: %v", i, r.journal.kinds(event.RoomID(fmt.Sprint("r", i))))
 			}
+		}
+	})
+}
+
+// A fault names what is wrong with an event; its path is made of the driver's own
+// member names, which may be words of people. Only debug logs show it.
+func TestAFaultIsLoggedWithoutWhatTheDriverSent(t *testing.T) {
+	in(t, func(r *rig) {
+		r.drive("spy", driver.RunFunc(func(_ context.Context, _ *driver.Turn, out driver.Emitter) error {
+			return out.Emit(event.Checkpoint{Value: []byte(`{"my secret":9007199254740993}`)})
+		}))
+		r.create("hall", "spy")
+		r.say("hall", "i1")
+		synctest.Wait()
+		warned := 0
+		for _, e := range r.logs.FilterMessage("driver broke its contract").All() {
+			shows := strings.Contains(fmt.Sprint(e.ContextMap()), "my secret")
+			if shows != (e.Level == zap.DebugLevel) {
+				r.Errorf("at level %s the log shows what the driver sent: %t", e.Level, shows)
+			}
+			if e.Level == zap.WarnLevel {
+				warned++
+			}
+		}
+		if warned != 1 {
+			r.Errorf("the fault was logged %d times, want once", warned)
 		}
 	})
 }
