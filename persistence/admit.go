@@ -51,13 +51,13 @@ func (c *committer) append(wb *pebble.Batch, r *request, full bool) error {
 		rm.inc = b.Incarnation
 		c.putName(wb, rm)
 	}
-	for i := range b.Entries {
-		c.key = appendEntryKey(c.key[:0], rm.num, b.Expect+1+event.Seq(i))
+	for i, last := range r.enc.lasts {
+		c.key = appendBlockKey(c.key[:0], rm.num, last)
 		c.put(wb, r.enc.value(i))
 	}
 	for i := range b.Rows {
 		c.key = appendRowKey(c.key[:0], rm.num, b.Rows[i].Key)
-		c.put(wb, r.enc.value(len(b.Entries)+i))
+		c.put(wb, r.enc.value(len(r.enc.lasts)+i))
 	}
 	if b.Snapshot != nil {
 		c.putSnapshot(wb, rm, b)

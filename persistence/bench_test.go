@@ -110,7 +110,7 @@ func appendBare(b *testing.B, entries, commits int) time.Duration {
 	for i, done := 1, 0; i <= commits; i++ {
 		wb := s.db.NewBatch()
 		for ; done < entries*i/commits; done++ {
-			key = appendEntryKey(key[:0], 1, event.Seq(done))
+			key = appendBlockKey(key[:0], 1, event.Seq(done))
 			if err := wb.Set(key, val, nil); err != nil {
 				b.Fatal(err)
 			}

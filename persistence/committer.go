@@ -155,6 +155,9 @@ func (s *Store) answer(g *group) {
 		if r.kind == requestGrant && r.err == nil {
 			r.grant.view = s.views.acquire()
 		}
+		if r.kind == requestDelete && r.err == nil {
+			s.names.forget(r.room.name)
+		}
 		s.recycle(r.enc)
 		r.done(r.err)
 	}

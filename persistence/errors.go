@@ -19,6 +19,8 @@ var (
 	ErrLocked = errors.New("the data directory is in use by another process; stop it, or choose another directory")
 	// ErrNewer says that a newer version of the program wrote the data directory. Nothing was changed.
 	ErrNewer = errors.New("the data directory was written by a newer version of the program; use that version")
+	// ErrOlder says that the data directory has a layout from before the first release. Nothing was changed.
+	ErrOlder = errors.New("the data directory was written by a version from before the first release, which this program cannot read; start with a new directory")
 	// ErrDamaged says that something that was durable is missing or unreadable.
 	ErrDamaged = errors.New("the data directory is damaged; restore it from a backup")
 	// ErrClosed says that the Store was closed before the call. Nothing was written.

@@ -15,7 +15,7 @@ import (
 //	01 "format"                  format version of the directory
 //	02 <room name>               number and incarnation of a room that exists
 //	03 <room name>               the room's alarm, so that Alarms is one short scan
-//	<room> 01 <position>         an entry
+//	<room> 01 <position>         a block of entries of one batch, the last of them at that position
 //	<room> 02                    the term of the room's owner
 //	<room> 03                    the snapshot, preceded by its position
 //	<room> 80+table <row id>     a history row
@@ -30,9 +30,14 @@ import (
 // that the three ranges before it need no prefix of their own. An entry's key
 // has 6 bytes in the first 255 rooms up to position 65,535.
 //
-// The head of a room is not a row: it is the position of its last entry, or of
+// The entries of a batch are written in blocks, not one by one: a key costs
+// Pebble several times what the bytes behind it do, in the log, in the memtable
+// and again in every compaction. A block is named by its last position, so that
+// a seek to the position that is wanted finds the block that holds it.
+//
+// The head of a room is not a row: it is the position of its last block, or of
 // the snapshot when no entry is left. A row for it would be written with every
-// batch, which at three entries per batch is a quarter of all keys.
+// batch, which at one block per batch is a quarter of all keys.
 const (
 	spaceMeta  = 0x01
 	spaceName  = 0x02
@@ -46,8 +51,8 @@ const (
 )
 
 // formatVersion is the layout above. A change that an older program would
-// misread raises it.
-const formatVersion = 1
+// misread raises it. Version 1 had a key for each entry and was never released.
+const formatVersion = 2
 
 const valueVersion = 1
 
@@ -91,16 +96,17 @@ func appendPart(b []byte, n roomNumber, part byte) []byte {
 	return append(appendRoom(b, n), part)
 }
 
-func appendEntryKey(b []byte, n roomNumber, at event.Seq) []byte {
-	return appendOrdered(appendPart(b, n, partEntry), 0, uint64(at))
+// appendBlockKey appends the key of the block whose last entry is at a position.
+func appendBlockKey(b []byte, n roomNumber, last event.Seq) []byte {
+	return appendOrdered(appendPart(b, n, partEntry), 0, uint64(last))
 }
 
 func appendRowKey(b []byte, n roomNumber, k event.Key) []byte {
 	return append(appendPart(b, n, partRows+byte(k.Table)), k.ID...)
 }
 
-// entrySeq reads the position out of an entry's key.
-func entrySeq(key []byte) (event.Seq, bool) {
+// blockLast reads the position of its last entry out of a block's key.
+func blockLast(key []byte) (event.Seq, bool) {
 	_, rest, ok := cutOrdered(key, spaceRoom)
 	if !ok || len(rest) == 0 || rest[0] != partEntry {
 		return 0, false
@@ -118,9 +124,10 @@ func roomsBounds() (lo, hi []byte) { return []byte{spaceRoom}, []byte{spaceRoom 
 // roomBounds returns the bounds of all that is kept of a room beside its name and alarm.
 func roomBounds(n roomNumber) (lo, hi []byte) { return appendRoom(nil, n), appendRoom(nil, n+1) }
 
-// entryBounds returns the bounds of the room's entries from position `from` on.
-func entryBounds(n roomNumber, from event.Seq) (lo, hi []byte) {
-	return appendEntryKey(nil, n, from), appendPart(nil, n, partEntry+1)
+// blockBounds returns the bounds of the blocks that hold the room's entries from
+// position `from` on; the first may begin before it.
+func blockBounds(n roomNumber, from event.Seq) (lo, hi []byte) {
+	return appendBlockKey(nil, n, from), appendPart(nil, n, partEntry+1)
 }
 
 var errValue = errors.New("a record does not have the form it was written in")

@@ -307,7 +307,7 @@ func TestKeysSortAsWhatTheyNameAndReadBack(t *testing.T) {
 		}
 		draw := func(name string) (place, []byte) {
 			p := place{roomNumber(number.Draw(t, name+" room")>>1 + 1), event.Seq(number.Draw(t, name+" at"))}
-			return p, appendEntryKey(nil, p.room, p.at)
+			return p, appendBlockKey(nil, p.room, p.at)
 		}
 		a, ka := draw("a")
 		b, kb := draw("b")
@@ -321,14 +321,14 @@ func TestKeysSortAsWhatTheyNameAndReadBack(t *testing.T) {
 		if got := bytes.Compare(ka, kb); got != want {
 			t.Fatalf("%x against %x: %d, want %d", ka, kb, got, want)
 		}
-		if at, ok := entrySeq(ka); !ok || at != a.at {
+		if at, ok := blockLast(ka); !ok || at != a.at {
 			t.Fatalf("%x reads back as %d", ka, at)
 		}
 		lo, hi := roomBounds(a.room)
 		if in := bytes.Compare(kb, lo) >= 0 && bytes.Compare(kb, hi) < 0; in != (a.room == b.room) {
 			t.Fatalf("the bounds of room %d take in an entry of room %d: %v", a.room, b.room, in)
 		}
-		lo, hi = entryBounds(a.room, a.at)
+		lo, hi = blockBounds(a.room, a.at)
 		if in := bytes.Compare(kb, lo) >= 0 && bytes.Compare(kb, hi) < 0; in != (a.room == b.room && b.at >= a.at) {
 			t.Fatalf("the entries of room %d from %d take in %d of room %d: %v", a.room, a.at, b.at, b.room, in)
 		}

@@ -14,7 +14,7 @@ import (
 
 // Open opens the data directory, and creates it when it is missing. What a
 // crash left in the log is durable when Open returns. Errors: what Validate
-// says; ErrLocked; ErrNewer; ErrDamaged; or what the system says.
+// says; ErrLocked; ErrNewer; ErrOlder; ErrDamaged; or what the system says.
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the journal: %w", err)
@@ -129,8 +129,11 @@ func (s *Store) check() (last roomNumber, err error) {
 	if err = errors.Join(err, closer.Close()); err != nil {
 		return 0, fmt.Errorf("%s: %w: the format version: %w", s.cfg.Dir, ErrDamaged, err)
 	}
-	if version > formatVersion {
+	switch {
+	case version > formatVersion:
 		return 0, fmt.Errorf("%s: %w (its format is %d, this program reads up to %d)", s.cfg.Dir, ErrNewer, version, formatVersion)
+	case version < formatVersion:
+		return 0, fmt.Errorf("%s: %w (its format is %d, this program reads from %d)", s.cfg.Dir, ErrOlder, version, formatVersion)
 	}
 	it, err := s.db.NewIter(bounds(roomsBounds()))
 	if err != nil {

@@ -50,12 +50,17 @@ func written(t *testing.T) *vfs.MemFS {
 	fs := vfs.NewMem()
 	s := open(t, fs)
 	o := own(t, s, "den")
-	o.write(t, 50)
+	for _, n := range []int{39, 1, 10} { // each a block
+		o.write(t, n)
+	}
 	if err := s.db.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	o.write(t, 50)
-	own(t, s, "other").write(t, 3)
+	other := own(t, s, "other")
+	for range 3 {
+		other.write(t, 1)
+	}
 	closeStore(t, s)
 	return fs
 }
@@ -74,6 +79,16 @@ func TestADirectoryOfANewerVersionIsRefusedUnchanged(t *testing.T) {
 		}
 	})
 	wantHead(t, open(t, fs), "den", 100)
+}
+
+func TestADirectoryOfAnOlderLayoutIsRefusedUnchanged(t *testing.T) {
+	fs := written(t)
+	rewrite(t, fs, func(db *pebble.DB) {
+		if err := db.Set(formatKey, appendNumber(nil, formatVersion-1), pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+	})
+	refuse(t, fs, ErrOlder)
 }
 
 func TestADirectoryOfANewerEngineIsRefused(t *testing.T) {
@@ -215,10 +230,10 @@ func TestADamagedDirectoryIsRefused(t *testing.T) {
 func TestAGapInTheJournalIsDamageAndNamesItsPlace(t *testing.T) {
 	fs := written(t)
 	rewrite(t, fs, func(db *pebble.DB) {
-		if err := db.Delete(appendEntryKey(nil, 1, 40), pebble.Sync); err != nil {
+		if err := db.Delete(appendBlockKey(nil, 1, 40), pebble.Sync); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Set(appendEntryKey(nil, 2, 2), []byte("\x01\x01secret words"), pebble.Sync); err != nil {
+		if err := db.Set(appendBlockKey(nil, 2, 2), []byte("\x01\x01\x0csecret words"), pebble.Sync); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -16,17 +16,16 @@ const maxReadBytes = 1 << 20
 
 // Row returns the history row with that key, or nil when there is none.
 func (s *Store) Row(room event.RoomID, k event.Key) (event.Row, error) {
-	v := s.views.acquire()
-	if v == nil {
-		return nil, ErrClosed
-	}
-	defer s.views.release(v)
-	name, err := v.room(room)
-	if err != nil || name.num == 0 {
+	v, n, err := s.existing(room)
+	if err != nil {
 		return nil, err
 	}
+	defer s.views.release(v)
+	if n == 0 {
+		return nil, nil
+	}
 	var row event.Row
-	_, err = v.get(appendRowKey(nil, name.num, k), func(raw []byte) (err error) {
+	_, err = v.get(appendRowKey(nil, n, k), func(raw []byte) (err error) {
 		row, err = event.DecodeRow(raw)
 		if err == nil && row.Table() != k.Table {
 			err = errValue
@@ -45,31 +44,29 @@ func (s *Store) Row(room event.RoomID, k event.Key) (event.Row, error) {
 // does not exist has no entries. Errors: ErrDamaged when an entry is missing or
 // unreadable, with its position.
 func (s *Store) Read(room event.RoomID, after, to event.Seq, max int) ([]*event.Entry, error) {
-	v := s.views.acquire()
-	if v == nil {
-		return nil, ErrClosed
-	}
-	defer s.views.release(v)
-	name, err := v.room(room)
-	if err != nil || name.num == 0 || to <= after {
+	v, n, err := s.existing(room)
+	if err != nil {
 		return nil, err
 	}
-	return v.entries(room, name.num, after, to, max, maxReadBytes)
+	defer s.views.release(v)
+	if n == 0 || to <= after {
+		return nil, nil
+	}
+	return v.entries(room, n, after, to, max, maxReadBytes)
 }
 
 // Head returns the position of the room's last durable entry; zero for a room
 // that does not exist.
 func (s *Store) Head(room event.RoomID) (event.Seq, error) {
-	v := s.views.acquire()
-	if v == nil {
-		return 0, ErrClosed
-	}
-	defer s.views.release(v)
-	name, err := v.room(room)
-	if err != nil || name.num == 0 {
+	v, n, err := s.existing(room)
+	if err != nil {
 		return 0, err
 	}
-	return v.head(room, name.num)
+	defer s.views.release(v)
+	if n == 0 {
+		return 0, nil
+	}
+	return v.head(room, n)
 }
 
 // Transcript returns the newest durable transcript rows of a channel that lie
@@ -77,16 +74,15 @@ func (s *Store) Head(room event.RoomID) (event.Seq, error) {
 // stored form. It stops at the first row that would exceed a bound; a bound of
 // zero or less lets nothing through. Position zero stands for the end.
 func (s *Store) Transcript(room event.RoomID, ch event.ChannelID, before event.Seq, maxRows, maxBytes int) ([]event.TranscriptRow, error) {
-	v := s.views.acquire()
-	if v == nil {
-		return nil, ErrClosed
-	}
-	defer s.views.release(v)
-	name, err := v.room(room)
-	if err != nil || name.num == 0 {
+	v, n, err := s.existing(room)
+	if err != nil {
 		return nil, err
 	}
-	rows, err := v.transcript(name.num, ch, before, maxRows, maxBytes)
+	defer s.views.release(v)
+	if n == 0 {
+		return nil, nil
+	}
+	rows, err := v.transcript(n, ch, before, maxRows, maxBytes)
 	if err != nil {
 		return nil, readError(room, "the transcript", err)
 	}
@@ -154,13 +150,13 @@ func (v *view) room(room event.RoomID) (name nameValue, err error) {
 
 // head returns the position of the last entry, or of the snapshot when no entry is left.
 func (v *view) head(room event.RoomID, n roomNumber) (event.Seq, error) {
-	it, err := v.iter(entryBounds(n, 0))
+	it, err := v.iter(blockBounds(n, 0))
 	if err != nil {
 		return 0, readError(room, "its head", err)
 	}
 	at, found, form := event.Seq(0), it.Last(), true
 	if found {
-		at, form = entrySeq(it.Key())
+		at, form = blockLast(it.Key())
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
 		return 0, readError(room, "its head", err)
@@ -194,7 +190,7 @@ func (v *view) snapshot(room event.RoomID, n roomNumber, content bool) (at event
 // entries returns the entries in (after, to]. It reads on to the entry after the
 // last one wanted, if there is one, so that a gap at the end is found too.
 func (v *view) entries(room event.RoomID, n roomNumber, after, to event.Seq, maxEntries, maxBytes int) ([]*event.Entry, error) {
-	it, err := v.iter(entryBounds(n, after+1))
+	it, err := v.iter(blockBounds(n, after+1))
 	if err != nil {
 		return nil, readError(room, "entries", err)
 	}
@@ -207,26 +203,41 @@ func (v *view) entries(room event.RoomID, n roomNumber, after, to event.Seq, max
 
 func collect(it *pebble.Iterator, room event.RoomID, after, to event.Seq, maxEntries, maxBytes int) ([]*event.Entry, error) {
 	var entries []*event.Entry
-	bytes := 0
+	bytes, whole := 0, false
 	for ok := it.First(); ok && after < to; ok = it.Next() {
-		at, form := entrySeq(it.Key())
+		last, form := blockLast(it.Key())
 		if !form {
 			return nil, damaged(room, after+1, "a key of unknown form")
 		}
-		if at != after+1 {
+		b, err := openBlock(it.Value())
+		if err != nil || event.Seq(b.n) > last {
+			return nil, damaged(room, after+1, "the block of entries up to %d is unreadable", last)
+		}
+		at := last - event.Seq(b.n) + 1
+		// The first block may begin before what was asked for, a later one not.
+		if at > after+1 || whole && at != after+1 {
 			return nil, damaged(room, after+1, "the entry is missing; the next one is at %d", at)
 		}
-		raw := it.Value()
-		bytes += len(raw)
-		if len(entries) > 0 && (len(entries) == maxEntries || bytes > maxBytes) {
-			break
+		whole = true
+		for ; at <= min(last, to); at++ {
+			raw, err := b.next()
+			if err != nil {
+				return nil, damaged(room, at, "the block of entries up to %d is unreadable", last)
+			}
+			if at <= after {
+				continue
+			}
+			bytes += len(raw)
+			if len(entries) > 0 && (len(entries) == maxEntries || bytes > maxBytes) {
+				return entries, nil
+			}
+			en, err := event.DecodeEntry(at, raw)
+			if err != nil {
+				return nil, damaged(room, at, "the entry is unreadable: %w", err)
+			}
+			entries = append(entries, en)
+			after = at
 		}
-		en, err := event.DecodeEntry(at, raw)
-		if err != nil {
-			return nil, damaged(room, at, "the entry is unreadable: %w", err)
-		}
-		entries = append(entries, en)
-		after = at
 	}
 	return entries, nil
 }

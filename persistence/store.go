@@ -18,6 +18,7 @@ type Store struct {
 	db    *pebble.DB
 	lock  *pebble.Lock
 	views *views
+	names names
 	disk  *diskWatch
 
 	encodings sync.Pool // of *encoded
