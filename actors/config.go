@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bufio"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -210,21 +209,29 @@ func (c Config) Validate() error {
 }
 
 // randomness hands out fresh random values. Safe for concurrent use; mu guards
-// src. It reads ahead: one read of the source serves 64 inputs. The lock spans
-// that read because a source of randomness does not wait.
+// the members below it. It reads ahead: one read of the source serves 64 inputs.
+// The lock spans that read because a source of randomness does not wait.
 type randomness struct {
-	mu  sync.Mutex
-	src *bufio.Reader
+	src io.Reader
+
+	mu     sync.Mutex
+	block  [64 * 16]byte
+	unused []byte // of block: what was read and not handed out
 }
 
-func newRandomness(r io.Reader) *randomness { return &randomness{src: bufio.NewReaderSize(r, 1024)} }
+func newRandomness(r io.Reader) *randomness { return &randomness{src: r} }
 
 // next panics when the source fails: nothing can be decided without it.
 func (r *randomness) next() (v [16]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := io.ReadFull(r.src, v[:]); err != nil {
-		panic("actors: the source of randomness failed")
+	if len(r.unused) < len(v) {
+		n, err := io.ReadAtLeast(r.src, r.block[:], len(v))
+		if err != nil {
+			panic("actors: the source of randomness failed")
+		}
+		r.unused = r.block[:n]
 	}
+	r.unused = r.unused[copy(v[:], r.unused):]
 	return v
 }

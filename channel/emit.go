@@ -59,13 +59,13 @@ type Event struct {
 	Disclosure event.Disclosure
 }
 
-// Check turns an event of the run's driver into what is to be journaled: ids
-// and defaults resolved, audience clamped. No event and no error means that it
-// was shown before (R2, R5). An error is the driver's fault (E2, E6, E7); it
+// Check turns an event of the run's driver into what is to be journaled, ids
+// and defaults resolved, audience clamped, and appends it to out, which is empty.
+// No event and no error means that it was shown before (R2, R5). An error is the driver's fault (E2, E6, E7); it
 // names what is wrong and carries no text of the driver.
 //
 // Invariant: the run is active and the event belongs to its current attempt.
-func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
+func (r *Run) Check(out []Event, n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 	if n <= r.N {
 		return nil, nil // R5
 	}
@@ -74,9 +74,9 @@ func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 	}
 	switch x := body.(type) {
 	case event.Progress:
-		return r.checkProgress(x)
+		return r.checkProgress(out, x)
 	case event.AssistantOutput:
-		return r.checkOutput(x, f, nil)
+		return r.checkOutput(out, x, f)
 	case event.Checkpoint:
 		if len(x.Value) > event.MaxCheckpoint {
 			return nil, fmt.Errorf("a checkpoint has at most %d bytes, this one has %d", event.MaxCheckpoint, len(x.Value))
@@ -84,16 +84,16 @@ func (r *Run) Check(n uint64, body event.RunBody, f Fresh) ([]Event, error) {
 		if err := event.CheckPlain(x.Value); err != nil {
 			return nil, fmt.Errorf("a checkpoint is plain JSON: %w", err)
 		}
-		return []Event{{Body: x, Disclosure: event.ToNone()}}, nil
+		return append(out, Event{Body: x, Disclosure: event.ToNone()}), nil
 	case event.InputRequested:
-		return r.checkRequest(x, f)
+		return r.checkRequest(out, x, f)
 	case event.Decision:
-		return r.checkDecision(x, f)
+		return r.checkDecision(out, x, f)
 	case event.Completed:
 		if r.HasOpenOutput() {
 			return nil, fmt.Errorf("the run completed while an output was open")
 		}
-		return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
+		return append(out, Event{Body: x, Disclosure: r.Disclosure}), nil
 	}
 	return nil, fmt.Errorf("a driver does not send events of type %T", body)
 }
@@ -109,7 +109,7 @@ func (r *Run) bound(events, bytes int) error {
 	return nil
 }
 
-func (r *Run) checkProgress(x event.Progress) ([]Event, error) {
+func (r *Run) checkProgress(out []Event, x event.Progress) ([]Event, error) {
 	switch {
 	case x.Stage == "" || len(x.Stage) > maxStage:
 		return nil, fmt.Errorf("progress names a stage of 1 to %d bytes", maxStage)
@@ -123,11 +123,12 @@ func (r *Run) checkProgress(x event.Progress) ([]Event, error) {
 			return nil, fmt.Errorf("counts of progress lie within 0 and 2^53")
 		}
 	}
-	return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
+	return append(out, Event{Body: x, Disclosure: r.Disclosure}), nil
 }
 
-// checkOutput checks one delta; earlier holds what the same event has already made.
-func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]Event, error) {
+// checkOutput checks one delta and appends it to out, which holds what the same
+// event has already made.
+func (r *Run) checkOutput(out []Event, x event.AssistantOutput, f Fresh) ([]Event, error) {
 	switch {
 	case x.Output == "" || len(x.Output) > maxLogicalID:
 		return nil, fmt.Errorf("an output has an id of 1 to %d bytes", maxLogicalID)
@@ -147,7 +148,7 @@ func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]
 		return nil, fmt.Errorf("an empty delta only closes an output")
 	}
 	if r.closedBefore(x.Output) {
-		return nil, nil // R2
+		return out, nil // R2
 	}
 	if x.Audience.Kind == event.DiscloseParticipants {
 		x.Audience = event.ToParticipants(x.Audience.Participants...) // a driver may name them in any order
@@ -173,8 +174,8 @@ func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]
 				return nil, fmt.Errorf("nobody of the audience may see the run") // E7
 			}
 		}
-		x.Output, x.Audience = r.newOutputID(f.Rand, earlier), event.Disclosure{}
-		return []Event{{Body: x, Logical: logical, Disclosure: to}}, nil
+		x.Output, x.Audience = r.newOutputID(f.Rand, out), event.Disclosure{}
+		return append(out, Event{Body: x, Logical: logical, Disclosure: to}), nil
 	}
 	switch {
 	case o.Final:
@@ -187,10 +188,10 @@ func (r *Run) checkOutput(x event.AssistantOutput, f Fresh, earlier []Event) ([]
 		return nil, fmt.Errorf("a finished output is blank")
 	}
 	x.Output, x.Purpose, x.History, x.Audience = o.ID, o.Purpose, o.History, event.Disclosure{}
-	return []Event{{Body: x, Logical: logical, Disclosure: o.Disclosure}}, nil
+	return append(out, Event{Body: x, Logical: logical, Disclosure: o.Disclosure}), nil
 }
 
-func (r *Run) checkRequest(x event.InputRequested, f Fresh) ([]Event, error) {
+func (r *Run) checkRequest(out []Event, x event.InputRequested, f Fresh) ([]Event, error) {
 	switch {
 	case x.Request == "" || len(x.Request) > maxRequestID || !utf8.ValidString(string(x.Request)):
 		return nil, fmt.Errorf("a request has an id of 1 to %d bytes", maxRequestID)
@@ -204,16 +205,16 @@ func (r *Run) checkRequest(x event.InputRequested, f Fresh) ([]Event, error) {
 	}
 	x.ExpiresAt = event.Millis(x.ExpiresAt)
 	x.Token, x.Speaker = "t_"+id(f.Rand[:]), r.Speaker
-	return []Event{{Body: x, Disclosure: r.Disclosure}}, nil
+	return append(out, Event{Body: x, Disclosure: r.Disclosure}), nil
 }
 
 // checkDecision makes outputs of the utterances (E5). Their logical ids count
 // up, so that a decision taken again after a crash shows nothing twice.
-func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
+func (r *Run) checkDecision(out []Event, d event.Decision, f Fresh) ([]Event, error) {
 	if len(d.Utterances) > 16 {
 		return nil, fmt.Errorf("a decision has at most 16 utterances")
 	}
-	out := []Event{{Body: d, Disclosure: event.ToNone()}}
+	out = append(out, Event{Body: d, Disclosure: event.ToNone()})
 	for i, u := range d.Utterances {
 		if len(u.Text) > maxUtterance {
 			return nil, fmt.Errorf("an utterance has at most %d bytes", maxUtterance)
@@ -228,20 +229,22 @@ func (r *Run) checkDecision(d event.Decision, f Fresh) ([]Event, error) {
 		if r.current(x.Output) != nil {
 			return nil, fmt.Errorf("an attempt takes one decision, and no other output is called %s", x.Output)
 		}
-		checked, err := r.checkOutput(x, f, out)
+		checked, err := r.checkOutput(out, x, f)
 		if err != nil {
 			return nil, fmt.Errorf("utterance %d: %w", i+1, err)
 		}
-		for _, c := range checked {
-			whole := c.Body.(event.AssistantOutput)
-			for _, part := range chunks(u.Text, event.MaxDelta) {
-				whole.Delta, whole.Final = part, false
-				c.Body = whole
-				out = append(out, c)
-			}
-			whole.Final = true
-			out[len(out)-1].Body = whole
+		if len(checked) == len(out) {
+			continue // R2
 		}
+		c := checked[len(out)]
+		whole := c.Body.(event.AssistantOutput)
+		for _, part := range chunks(u.Text, event.MaxDelta) {
+			whole.Delta, whole.Final = part, false
+			c.Body = whole
+			out = append(out, c)
+		}
+		whole.Final = true
+		out[len(out)-1].Body = whole
 	}
 	bytes := 0
 	for _, ev := range out {

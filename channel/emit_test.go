@@ -38,7 +38,7 @@ func fresh(seed byte) Fresh {
 // take has an event checked and applies what became of it.
 func take(t *testing.T, l *Lane, n uint64, body event.RunBody) []Event {
 	t.Helper()
-	evs, err := l.Open.Check(n, body, fresh(byte(n)))
+	evs, err := l.Open.Check(nil, n, body, fresh(byte(n)))
 	if err != nil {
 		t.Fatalf("event %d: %v", n, err)
 	}
@@ -59,7 +59,7 @@ func TestUtterancesAreOutputsOfTheirOwn(t *testing.T) {
 		for i := range 16 {
 			d.Utterances = append(d.Utterances, event.Utterance{Text: fmt.Sprintf("utterance %d", i)})
 		}
-		evs, err := l.Open.Check(100, d, fresh(seed+1))
+		evs, err := l.Open.Check(nil, 100, d, fresh(seed+1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestAnAttemptIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, r := active()
 			r.Events, r.Bytes = c.events, c.bytes
-			evs, err := r.Check(1, c.body, fresh(1))
+			evs, err := r.Check(nil, 1, c.body, fresh(1))
 			if (err != nil) != c.fault {
 				t.Fatalf("error %v", err)
 			}
@@ -125,7 +125,7 @@ func TestUnknownWordsAreFaults(t *testing.T) {
 		{Output: "a", Delta: "x", Audience: event.Disclosure{Kind: 9}},
 	} {
 		_, r := active()
-		if _, err := r.Check(1, x, fresh(1)); err == nil {
+		if _, err := r.Check(nil, 1, x, fresh(1)); err == nil {
 			t.Errorf("purpose %v, history %v, audience %v were taken", x.Purpose, x.History, x.Audience.Kind)
 		}
 	}
@@ -174,7 +174,7 @@ func TestClosedTextIsBounded(t *testing.T) {
 	// A long one is dropped at once, after its row was written.
 	var rows []event.KeyedRow
 	for i := range 1 + MaxClosedText/len(part) {
-		evs, err := r.Check(uint64(i+2), event.AssistantOutput{Output: "long", Delta: part, Final: i == MaxClosedText/len(part)}, fresh(9))
+		evs, err := r.Check(nil, uint64(i+2), event.AssistantOutput{Output: "long", Delta: part, Final: i == MaxClosedText/len(part)}, fresh(9))
 		if err != nil || len(evs) != 1 {
 			t.Fatalf("delta %d: %v", i, err)
 		}

@@ -39,7 +39,7 @@ func FuzzCheck(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			evs, fault := r.Check(n, decodeOp(op, text, value), fresh(byte(i)))
+			evs, fault := r.Check(nil, n, decodeOp(op, text, value), fresh(byte(i)))
 			if after, err := json.Marshal(r); err != nil || !bytes.Equal(before, after) {
 				t.Fatalf("Check changed the run: %v", err)
 			}

@@ -173,7 +173,9 @@ func (e *encoder) runEvent(x *RunEvent) {
 	e.str(22, string(x.Logical))
 	e.bool(23, x.Runtime)
 	e.uint(24, uint64(x.Event.RunKind()))
-	e.sub(25, func(e *encoder) { e.runBody(x.Event) })
+	at := e.begin(25)
+	e.runBody(x.Event)
+	e.end(at)
 }
 
 // decoder returns a function that takes the fields of x, and one that makes the
@@ -246,11 +248,11 @@ func (e *encoder) runBody(body RunBody) {
 		e.endpoint(4, x.Speaker)
 	case Decision:
 		for _, u := range x.Utterances {
-			e.sub(1, func(e *encoder) {
-				e.str(1, u.Text)
-				e.disclosure(2, u.Audience)
-				e.str(3, u.Lang)
-			})
+			at := e.begin(1)
+			e.str(1, u.Text)
+			e.disclosure(2, u.Audience)
+			e.str(3, u.Lang)
+			e.end(at)
 		}
 	case Completed, DeadlineExceeded:
 	case AttemptStarted:

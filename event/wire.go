@@ -64,13 +64,17 @@ func (e *encoder) time(tag int, t time.Time) {
 	}
 }
 
-// sub writes what f writes as one field. Its length is patched in afterwards:
-// the bytes move by one for each byte of length beyond the first.
-func (e *encoder) sub(tag int, f func(*encoder)) {
+// begin opens a field of bytes and returns its place for end. What is written
+// between the two is its value.
+func (e *encoder) begin(tag int) (at int) {
 	e.b = binary.AppendUvarint(e.b, uint64(tag)<<1|1)
-	at := len(e.b)
 	e.b = append(e.b, 0)
-	f(e)
+	return len(e.b) - 1
+}
+
+// end patches the length in: the bytes move by one for each byte of length
+// beyond the first.
+func (e *encoder) end(at int) {
 	n := len(e.b) - at - 1
 	if n < 0x80 {
 		e.b[at] = byte(n)
@@ -89,11 +93,11 @@ func (e *encoder) disclosure(tag int, d Disclosure) {
 	case len(d.Participants) == 0:
 		e.uint(tag, uint64(d.Kind))
 	default:
-		e.sub(tag, func(e *encoder) {
-			for _, p := range d.Participants {
-				e.each(1, string(p))
-			}
-		})
+		at := e.begin(tag)
+		for _, p := range d.Participants {
+			e.each(1, string(p))
+		}
+		e.end(at)
 	}
 }
 
@@ -101,10 +105,10 @@ func (e *encoder) endpoint(tag int, p Endpoint) {
 	if p == (Endpoint{}) {
 		return
 	}
-	e.sub(tag, func(e *encoder) {
-		e.uint(1, uint64(p.Kind))
-		e.str(2, p.ID)
-	})
+	at := e.begin(tag)
+	e.uint(1, uint64(p.Kind))
+	e.str(2, p.ID)
+	e.end(at)
 }
 
 // field is one decoded field: u for type 0, b for type 1 (it aliases the record).

@@ -35,7 +35,8 @@ func (d *draft) emit(m Emit) (Decision, error) {
 	if r == nil {
 		return Decision{}, ErrStale
 	}
-	evs, err := r.Check(m.N, m.Event, channel.Fresh{Now: d.now, Rand: d.in.Rand, Wait: d.s.config.Wait()})
+	var one [1]channel.Event // the common case needs no more
+	evs, err := r.Check(one[:0], m.N, m.Event, channel.Fresh{Now: d.now, Rand: d.in.Rand, Wait: d.s.config.Wait()})
 	if err != nil {
 		l := d.lane(own.Channel)
 		d.end(l, l.Open, Faulted, failed())
@@ -49,7 +50,7 @@ func (d *draft) emit(m Emit) (Decision, error) {
 	case event.Progress, event.AssistantOutput, event.Checkpoint:
 		// The common case writes one entry that no other entry of the decision
 		// builds on, so it needs no copy of the lane.
-		d.entry(own.Channel, evs[0].Disclosure, &event.RunEvent{
+		d.runEntry(own.Channel, evs[0].Disclosure, event.RunEvent{
 			Run: r.ID, Agent: r.Agent, Input: r.Input, Attempt: r.Attempt, Sequence: r.Sequence + 1, N: m.N,
 			Logical: evs[0].Logical, Event: evs[0].Body,
 		})
