@@ -1,20 +1,13 @@
 package parley
 
 import (
-	"sync/atomic"
-	"time"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"parley/event"
 	"parley/gateway/wire"
 	"parley/persistence"
 )
-
-// counters counts what the rooms do, without ids or texts. Safe for concurrent use.
-type counters struct {
-	awake, loads, failedLoads, batches, entries, bytes, late, abandoned atomic.Int64
-	waited                                                              atomic.Int64 // nanoseconds of batches in the journal
-	refused                                                             [64]atomic.Int64
-}
 
 // Counters is a reading of what a runtime counted since New.
 type Counters struct {
@@ -33,15 +26,18 @@ type Counters struct {
 
 // Counters reads the counters.
 func (rt *Runtime) Counters() Counters {
-	c := rt.count
+	m := rt.metrics
+	commits, seconds := totals(m.commitSeconds)
+	_, entries := totals(m.commitEntries)
+	loaded, _ := totals(m.recovered)
+	failed, _ := totals(m.recoveriesFailed)
 	out := Counters{
-		RoomsAwake: c.awake.Load(), RoomsLoaded: c.loads.Load(), RoomLoadsFailed: c.failedLoads.Load(),
-		Batches: c.batches.Load(), Entries: c.entries.Load(), Bytes: c.bytes.Load(),
-		BatchSeconds: time.Duration(c.waited.Load()).Seconds(),
-		LateEvents:   c.late.Load(), DriversAbandoned: c.abandoned.Load(), Store: rt.store.Metrics(),
+		RoomsAwake: m.awake.Load(), RoomsLoaded: loaded, RoomLoadsFailed: failed,
+		Batches: commits, Entries: int64(entries), Bytes: m.bytes.Load(), BatchSeconds: seconds,
+		LateEvents: m.lateEvents.Load(), DriversAbandoned: m.abandoned.Load(), Store: rt.store.Metrics(),
 	}
-	for i := range c.refused {
-		if n := c.refused[i].Load(); n > 0 {
+	for i := range m.refused {
+		if n := m.refused[i].Load(); n > 0 {
 			if out.Refused == nil {
 				out.Refused = map[string]int64{}
 			}
@@ -51,31 +47,11 @@ func (rt *Runtime) Counters() Counters {
 	return out
 }
 
-// RoomsAwake implements actors.Observer.
-func (c *counters) RoomsAwake(delta int) { c.awake.Add(int64(delta)) }
-
-// Committed implements actors.Observer.
-func (c *counters) Committed(entries, bytes int, took time.Duration) {
-	c.batches.Add(1)
-	c.entries.Add(int64(entries))
-	c.bytes.Add(int64(bytes))
-	c.waited.Add(int64(took))
-}
-
-// Refused implements actors.Observer.
-func (c *counters) Refused(why event.Reason) { c.refused[int(why)%len(c.refused)].Add(1) }
-
-// Recovered implements actors.Observer.
-func (c *counters) Recovered(ok bool, _ time.Duration) {
-	if ok {
-		c.loads.Add(1)
-	} else {
-		c.failedLoads.Add(1)
+// totals returns how many values a histogram has seen, and their sum.
+func totals(h prometheus.Histogram) (n int64, sum float64) {
+	var m dto.Metric
+	if err := h.Write(&m); err != nil {
+		return 0, 0 // a histogram of this process writes
 	}
+	return int64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum()
 }
-
-// LateEvents implements actors.Observer.
-func (c *counters) LateEvents(n int) { c.late.Add(int64(n)) }
-
-// DriversAbandoned implements actors.Observer.
-func (c *counters) DriversAbandoned(delta int) { c.abandoned.Add(int64(delta)) }

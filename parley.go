@@ -126,12 +126,12 @@ func (c Config) Validate() error {
 
 // Runtime is one running server of rooms.
 type Runtime struct {
-	config Config
-	log    *zap.Logger
-	store  *persistence.Store
-	rooms  *actors.System
-	gate   *gateway.Gateway
-	count  *counters
+	config  Config
+	log     *zap.Logger
+	store   *persistence.Store
+	rooms   *actors.System
+	gate    *gateway.Gateway
+	metrics *metrics
 
 	shutdown sync.Once
 	err      error // of Shutdown
@@ -145,7 +145,7 @@ func New(c Config) (*Runtime, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	rt := &Runtime{config: c, log: c.Logger, count: &counters{}}
+	rt := &Runtime{config: c, log: c.Logger, metrics: newMetrics()}
 	store, err := persistence.Open(persistence.Config{Dir: c.Data, Logger: c.Logger})
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (rt *Runtime) plug() error {
 		}
 	}
 	rooms, err := actors.New(actors.Config{
-		Journal: rt.store, Drivers: rt.driver, Logger: rt.log, Observer: rt.count,
+		Journal: rt.store, Drivers: rt.driver, Logger: rt.log, Observer: rt.metrics,
 		JournalQuota: rt.config.Limits.JournalBytesPerSecond,
 	})
 	if err != nil {

@@ -129,7 +129,7 @@ func (r *roomActor) announce() {
 func (r *roomActor) tell(w *follower, head event.Seq) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.sys.logPanic("panic in a follower's function", r.id, v)
+			r.sys.logPanic(InCallback, "panic in a follower's function", r.id, v)
 		}
 	}()
 	w.moved(head)

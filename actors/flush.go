@@ -202,6 +202,7 @@ func (r *roomActor) decideEmissions(f *flight, e *emitter) bool {
 		case d.Fault != nil:
 			s.err = fmt.Errorf("%w: %w", errFault, d.Fault)
 			log := r.log.With(zap.String("room", string(r.id)), zap.String("run", string(e.run)), zap.Uint32("attempt", e.attempt), zap.Uint64("n", x.n))
+			r.sys.cfg.Observer.DriverFailed()
 			log.Warn("driver broke its contract", zap.String("event", fmt.Sprintf("%T", x.body)))
 			// What is wrong may name a member of the driver's own JSON.
 			log.Debug("driver broke its contract", zap.Error(d.Fault))
@@ -268,7 +269,7 @@ var errRecover = errors.New("actors: the runs of a room cannot be recovered")
 func (r *roomActor) decide(f *flight, msg any) (d room.Decision, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.sys.logPanic("panic in a decision", r.id, v)
+			r.sys.logPanic(InDecision, "panic in a decision", r.id, v)
 			d, err = room.Decision{}, errDecide
 		}
 	}()
@@ -364,7 +365,7 @@ func (r *roomActor) seeView(f *flight) {
 func (r *roomActor) view() (v *event.View) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.sys.logPanic("panic in a view", r.id, p)
+			r.sys.logPanic(InView, "panic in a view", r.id, p)
 			v = nil
 		}
 	}()

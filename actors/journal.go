@@ -11,7 +11,9 @@ import (
 // read by a head that they know to be durable.
 type Journal interface {
 	// Recover takes a room over: it waits for a batch of that room that is still
-	// outstanding, and for all it reads to be durable, and grants a new term. It blocks.
+	// outstanding, and for all it reads to be durable, and grants a new term. It
+	// blocks. Instead of a snapshot that cannot be read it returns none; what the
+	// tail then lacks is there to be read.
 	Recover(room event.RoomID) (event.Recovered, error)
 	// Append makes a batch durable as a whole or not at all. It does not block;
 	// done is called once, from another goroutine, and does not block either. An
@@ -35,32 +37,3 @@ type Journal interface {
 	// are not. It does not block. The text is for the people who are refused.
 	Writable() error
 }
-
-// Observer is told what happens, as numbers. It is safe for concurrent use and
-// does not block.
-type Observer interface {
-	// RoomsAwake changes the number of rooms that are held in memory.
-	RoomsAwake(delta int)
-	// Committed reports a durable batch: how many entries, how many bytes about,
-	// and how long the journal took.
-	Committed(entries, bytes int, took time.Duration)
-	// Refused reports a command that was not accepted.
-	Refused(why event.Reason)
-	// Recovered reports an attempt to load a room from its journal.
-	Recovered(ok bool, took time.Duration)
-	// LateEvents reports events of drivers that came after the end of their
-	// attempt and were dropped.
-	LateEvents(n int)
-	// DriversAbandoned changes the number of drivers that ignore their context (C5).
-	DriversAbandoned(delta int)
-}
-
-// silent is the Observer of a System that has none.
-type silent struct{}
-
-func (silent) RoomsAwake(int)                    {}
-func (silent) Committed(int, int, time.Duration) {}
-func (silent) Refused(event.Reason)              {}
-func (silent) Recovered(bool, time.Duration)     {}
-func (silent) LateEvents(int)                    {}
-func (silent) DriversAbandoned(int)              {}

@@ -30,40 +30,75 @@ func (r *roomActor) startLoad() {
 		defer s.work.done()
 		start := time.Now()
 		m := loaded{load: load}
-		m.state, m.rec, m.err = restore(s.cfg.Journal, r.id)
+		m.state, m.rec, m.err = s.restore(r.id)
 		m.took = time.Since(start)
 		s.root.Send(self, m)
 	}()
 }
 
-// restore returns the state that a room's journal holds. A panic of the state
-// is a journal that this program cannot have written.
-func restore(j Journal, id event.RoomID) (st *room.State, rec event.Recovered, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			st, err = nil, fmt.Errorf("the journal does not replay: a panic of type %T", v)
-		}
-	}()
-	rec, err = j.Recover(id)
+// restore returns the state that a room's journal holds. The snapshot only
+// spares reading: when it cannot be used, the entries are replayed from the
+// first one on, and only what they do not give is lost.
+func (s *System) restore(id event.RoomID) (*room.State, event.Recovered, error) {
+	rec, err := s.cfg.Journal.Recover(id)
 	if err != nil {
 		return nil, rec, err
 	}
+	if rec.Snapshot == nil {
+		st, err := s.replay(id, nil, rec)
+		return st, rec, err
+	}
+	st, err := s.replay(id, rec.Snapshot, rec)
+	if err == nil {
+		return st, rec, nil
+	}
+	s.log.Error("a snapshot cannot be used; the room is replayed from its first entry", zap.String("room", string(id)),
+		zap.Uint64("at", uint64(rec.SnapshotAt)), zap.Error(err))
+	rec.Snapshot, rec.SnapshotAt = nil, 0 // so that a new one is due
+	st, err = s.replay(id, nil, rec)
+	return st, rec, err
+}
+
+// replayChunk is how many entries before the tail are held in memory at once.
+const replayChunk = 512
+
+// replay folds the entries after a snapshot, or without one all entries. A
+// panic of the state is a journal that this program cannot have written.
+func (s *System) replay(id event.RoomID, snapshot []byte, rec event.Recovered) (st *room.State, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.logPanic(InLoad, "panic in the replay of a journal", id, v)
+			st, err = nil, fmt.Errorf("the journal does not replay: a panic of type %T", v)
+		}
+	}()
 	st = room.New(id)
-	if rec.Snapshot != nil {
-		if st, err = room.Restore(id, rec.Snapshot); err != nil {
-			return nil, rec, err
+	if snapshot != nil {
+		if st, err = room.Restore(id, snapshot); err != nil {
+			return nil, err
 		}
 		if st.Head() != rec.SnapshotAt {
-			return nil, rec, fmt.Errorf("the snapshot at %d has the head %d", rec.SnapshotAt, st.Head())
+			return nil, fmt.Errorf("the snapshot at %d has the head %d", rec.SnapshotAt, st.Head())
+		}
+	}
+	for tail := rec.Head - event.Seq(len(rec.Tail)); st.Head() < tail; {
+		es, err := s.cfg.Journal.Read(id, st.Head(), tail, replayChunk)
+		if err == nil && len(es) == 0 {
+			err = fmt.Errorf("the journal has no entry after %d, its head is %d", st.Head(), rec.Head)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range es {
+			st.Apply(e)
 		}
 	}
 	for _, e := range rec.Tail {
 		st.Apply(e)
 	}
 	if st.Head() != rec.Head {
-		return nil, rec, fmt.Errorf("the journal replays to %d, its head is %d", st.Head(), rec.Head)
+		return nil, fmt.Errorf("the journal replays to %d, its head is %d", st.Head(), rec.Head)
 	}
-	return st, rec, nil
+	return st, nil
 }
 
 // loaded takes the result of a load.
@@ -77,7 +112,7 @@ func (r *roomActor) loaded(m loaded) {
 		return
 	}
 	r.phase, r.state, r.term, r.alarm = live, m.state, m.rec.Term, m.rec.Alarm
-	r.sinceSnapshot.entries, r.sinceSnapshot.bytes = len(m.rec.Tail), 0
+	r.sinceSnapshot.entries, r.sinceSnapshot.bytes = int(m.rec.Head-m.rec.SnapshotAt), 0
 	for _, e := range m.rec.Tail {
 		r.sinceSnapshot.bytes += entrySize(e)
 	}
@@ -173,6 +208,7 @@ func (r *roomActor) drop(cause error) {
 // die gives the room up until the process restarts.
 func (r *roomActor) die() {
 	r.phase = dead
+	r.sys.cfg.Observer.RoomFailed()
 	r.log.Error("a room failed too often and is out of service until the restart", zap.String("room", string(r.id)))
 	r.refuseCommands(refuseDead())
 	r.settle()

@@ -91,7 +91,7 @@ func newRegistry(s *System) *registry {
 func (g *registry) Receive(ctx actor.Context) {
 	defer func() {
 		if v := recover(); v != nil {
-			g.sys.logPanic("panic in the registry of rooms", "", v)
+			g.sys.logPanic(InRegistry, "panic in the registry of rooms", "", v)
 		}
 	}()
 	switch m := ctx.Message().(type) {
@@ -311,9 +311,10 @@ func (g *registry) ended() {
 	}
 }
 
-// logPanic logs a panic by its type and stack, never by its value: that may
+// logPanic counts a panic and logs it by its type and stack, never by its value: that may
 // hold what people say.
-func (s *System) logPanic(msg string, room event.RoomID, v any) {
+func (s *System) logPanic(where Place, msg string, room event.RoomID, v any) {
+	s.cfg.Observer.Panicked(where)
 	s.log.Error(msg, zap.String("room", string(room)), zap.String("type", fmt.Sprintf("%T", v)),
 		zap.ByteString("stack", debug.Stack()))
 }

@@ -197,6 +197,8 @@ func sayHello(_ context.Context, _ *driver.Turn, out driver.Emitter) error {
 // counts is an Observer. Safe for concurrent use.
 type counts struct {
 	rooms, commits, entries, recovered, failedLoads, late, abandoned atomic.Int64
+	dead, started, resumed, over, driverFailures                     atomic.Int64
+	panics                                                           [Places]atomic.Int64
 	mu                                                               sync.Mutex
 	refused                                                          map[event.Reason]int
 }
@@ -222,6 +224,17 @@ func (c *counts) Recovered(ok bool, _ time.Duration) {
 }
 func (c *counts) LateEvents(n int)       { c.late.Add(int64(n)) }
 func (c *counts) DriversAbandoned(n int) { c.abandoned.Add(int64(n)) }
+func (c *counts) RoomFailed()            { c.dead.Add(1) }
+func (c *counts) AttemptOver()           { c.over.Add(1) }
+func (c *counts) DriverFailed()          { c.driverFailures.Add(1) }
+func (c *counts) Panicked(where Place)   { c.panics[where].Add(1) }
+
+func (c *counts) AttemptStarted(resumed bool) {
+	c.started.Add(1)
+	if resumed {
+		c.resumed.Add(1)
+	}
+}
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one each time")
 

@@ -131,7 +131,7 @@ func (r *roomActor) Receive(ctx actor.Context) {
 	r.ctx = ctx
 	defer func() {
 		if v := recover(); v != nil {
-			r.sys.logPanic("panic in a room", r.id, v)
+			r.sys.logPanic(InRoom, "panic in a room", r.id, v)
 			r.drop(errPanic)
 		}
 		r.ctx = nil

@@ -78,6 +78,7 @@ func (a *runActor) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		a.sys.work.add()
+		a.sys.cfg.Observer.AttemptStarted(a.start.Resumed)
 		go a.drive(ctx.Self())
 	case endAttempt:
 		a.end(ctx, m.cause)
@@ -122,6 +123,7 @@ func (a *runActor) abandon() {
 		return
 	}
 	a.log.Warn("driver abandoned: it did not return after its context was done")
+	a.sys.cfg.Observer.AttemptOver()
 	a.sys.census.abandoned(a.room, a.start.Agent.ID)
 	a.sys.work.done()
 }
@@ -133,13 +135,18 @@ func (a *runActor) drive(self *actor.PID) {
 		// Also reached by runtime.Goexit, which leaves failed set.
 		if v := recover(); v != nil {
 			failed = true
+			a.sys.cfg.Observer.Panicked(InDriver)
 			a.log.Error("driver panicked", zap.String("type", fmt.Sprintf("%T", v)), zap.ByteString("stack", debug.Stack()))
+		}
+		if failed && a.ctx.Err() == nil {
+			a.sys.cfg.Observer.DriverFailed()
 		}
 		a.out.finish(failed)
 		if !a.fate.CompareAndSwap(running, hasReturned) {
 			a.sys.census.returned(a.room, a.start.Agent.ID)
 			return
 		}
+		a.sys.cfg.Observer.AttemptOver()
 		a.sys.root.Send(self, driverReturned{})
 		a.sys.work.done()
 	}()

@@ -222,7 +222,7 @@ type request struct {
 func (s *System) answer(q *request, reply event.Reply, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.logPanic("panic in a caller's function", q.room, v)
+			s.logPanic(InCallback, "panic in a caller's function", q.room, v)
 		}
 	}()
 	if err != nil {
