@@ -25,7 +25,6 @@ type runActor struct {
 	room  event.RoomID
 	start room.StartAttempt
 	out   *emitter
-	log   *zap.Logger
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -64,13 +63,16 @@ type mayBeLate struct{}
 func (mayBeLate) IgnoreDeadLetterLogging() {}
 
 func newRunActor(sys *System, id event.RoomID, start room.StartAttempt, out *emitter) *runActor {
-	a := &runActor{
-		sys: sys, room: id, start: start, out: out,
-		log: sys.log.With(zap.String("room", string(id)), zap.String("run", string(start.Run)),
-			zap.Uint32("attempt", start.Attempt), zap.String("agent", string(start.Agent.ID))),
-	}
+	a := &runActor{sys: sys, room: id, start: start, out: out}
 	a.ctx, a.cancel = context.WithCancelCause(context.Background())
 	return a
+}
+
+// log names the attempt. It is made when there is something to say, which there
+// seldom is.
+func (a *runActor) log() *zap.Logger {
+	return a.sys.log.With(zap.String("room", string(a.room)), zap.String("run", string(a.start.Run)),
+		zap.Uint32("attempt", a.start.Attempt), zap.String("agent", string(a.start.Agent.ID)))
 }
 
 // Receive implements actor.Actor.
@@ -122,7 +124,7 @@ func (a *runActor) abandon() {
 	if !a.fate.CompareAndSwap(running, wasAbandoned) {
 		return
 	}
-	a.log.Warn("driver abandoned: it did not return after its context was done")
+	a.log().Warn("driver abandoned: it did not return after its context was done")
 	a.sys.cfg.Observer.AttemptOver()
 	a.sys.census.abandoned(a.room, a.start.Agent.ID)
 	a.sys.work.done()
@@ -136,7 +138,7 @@ func (a *runActor) drive(self *actor.PID) {
 		if v := recover(); v != nil {
 			failed = true
 			a.sys.cfg.Observer.Panicked(InDriver)
-			a.log.Error("driver panicked", zap.String("type", fmt.Sprintf("%T", v)), zap.ByteString("stack", debug.Stack()))
+			a.log().Error("driver panicked", zap.String("type", fmt.Sprintf("%T", v)), zap.ByteString("stack", debug.Stack()))
 		}
 		if failed && a.ctx.Err() == nil {
 			a.sys.cfg.Observer.DriverFailed()
@@ -157,12 +159,12 @@ func (a *runActor) drive(self *actor.PID) {
 func (a *runActor) invoke() error {
 	d, ok := a.sys.cfg.Drivers(a.start.Agent.Driver)
 	if !ok {
-		a.log.Error("no driver of that name", zap.String("driver", a.start.Agent.Driver))
+		a.log().Error("no driver of that name", zap.String("driver", a.start.Agent.Driver))
 		return errNoDriver
 	}
 	turn, err := a.turn()
 	if err != nil {
-		a.log.Error("an attempt could not read its context", zap.Error(err))
+		a.log().Error("an attempt could not read its context", zap.Error(err))
 		return err
 	}
 	switch d := d.(type) {
@@ -178,8 +180,8 @@ func (a *runActor) invoke() error {
 	}
 	if err != nil && a.ctx.Err() == nil {
 		// E4: the text of a driver's error may hold what people or models said.
-		a.log.Warn("driver failed", zap.String("type", fmt.Sprintf("%T", err)), zap.Int("length", len(err.Error())))
-		a.log.Debug("driver failed", zap.Error(err))
+		a.log().Warn("driver failed", zap.String("type", fmt.Sprintf("%T", err)), zap.Int("length", len(err.Error())))
+		a.log().Debug("driver failed", zap.Error(err))
 	}
 	return err
 }

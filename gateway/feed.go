@@ -47,7 +47,7 @@ type feedEntry struct {
 
 const (
 	feedChunk = 64              // entries taken at once
-	feedTail  = 256             // entries kept
+	feedTail  = 256             // entries kept at least
 	feedIdle  = 2 * time.Second // after which they are let go
 	direct    = 4               // connections that are woken without a goroutine of their own
 )
@@ -208,14 +208,16 @@ func (f *feed) keep(from event.Seq, entries []*event.Entry) {
 	if n := len(f.tail); n > 0 && f.tail[n-1].Seq != from {
 		f.tail = nil
 	}
-	for _, e := range entries {
+	held := make([]feedEntry, len(entries)) // they are let go together, nearly
+	for i, e := range entries {
 		if n := len(f.tail); n > 0 && f.tail[n-1].Seq+1 != e.Seq {
 			f.tail = nil // what lay between is no longer retained
 		}
-		f.tail = append(f.tail, &feedEntry{Entry: e})
+		held[i].Entry = e
+		f.tail = append(f.tail, &held[i])
 	}
-	if n := len(f.tail); n > feedTail {
-		f.tail = append([]*feedEntry(nil), f.tail[n-feedTail:]...)
+	if n := len(f.tail); n > 2*feedTail { // seldom, so that a few entries cost no copy
+		f.tail = append(make([]*feedEntry, 0, 2*feedTail+feedChunk), f.tail[n-feedTail:]...)
 	}
 	f.useLocked()
 }
@@ -252,24 +254,59 @@ func (f *feed) idle() {
 	f.tail, f.keys, f.used = nil, nil, time.Time{}
 }
 
+// pen writes the items of a feed. Items are small, many and let go at about the
+// same time, so they share blocks of memory. Owned by one writer at a time.
+type pen struct {
+	batch []byte   // memory of the frame being written
+	block []byte   // items written here are kept; its rest is free
+	items [][]byte // headers of items that are kept; its rest is free
+	id    []byte
+}
+
+const (
+	penBlock = 4 << 10
+	penItems = 32
+)
+
+var pens = sync.Pool{New: func() any { return &pen{batch: make([]byte, 0, 8<<10), id: make([]byte, 0, 64)} }}
+
+// seal is what entry ids are made of.
+type seal struct {
+	keys *wire.Keys
+	inc  event.Incarnation
+}
+
+func (f *feed) seal() seal { return seal{f.sealer(), f.incarnation()} }
+
 // item returns an entry as a viewer gets it; nil when it does not.
-func (f *feed) item(e *feedEntry, v wire.Viewer) []byte {
+func (p *pen) item(e *feedEntry, v wire.Viewer, s seal) []byte {
 	as := v.Variant(e.Entry)
 	switch as {
 	case wire.Hidden:
 		return nil
 	case wire.Own:
-		return f.encode(e, v, as)
+		return p.write(e, v, as, s)
 	}
 	if p := e.items[as].Load(); p != nil {
 		return *p
 	}
-	b := f.encode(e, v, as)
-	e.items[as].Store(&b)
-	return b
+	if len(p.items) == cap(p.items) {
+		p.items = make([][]byte, 0, penItems)
+	}
+	p.items = append(p.items, p.write(e, v, as, s))
+	e.items[as].Store(&p.items[len(p.items)-1])
+	return p.items[len(p.items)-1]
 }
 
-func (f *feed) encode(e *feedEntry, v wire.Viewer, as wire.Variant) []byte {
-	id := f.sealer().EntryID(f.incarnation(), e.Seq)
-	return wire.AppendItem(make([]byte, 0, 256), e.Entry, id, v, as)
+func (p *pen) write(e *feedEntry, v wire.Viewer, as wire.Variant, s seal) []byte {
+	p.id = s.keys.AppendEntryID(p.id[:0], s.inc, e.Seq)
+	if cap(p.block)-len(p.block) < penBlock/8 {
+		p.block = make([]byte, 0, penBlock)
+	}
+	n := len(p.block)
+	item := wire.AppendItem(p.block[n:], e.Entry, p.id, v, as)
+	if len(item) <= cap(p.block)-n { // else it has got memory of its own
+		p.block = p.block[:n+len(item)]
+	}
+	return item[:len(item):len(item)]
 }

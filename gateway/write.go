@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -10,9 +9,6 @@ import (
 	"parley/event"
 	"parley/gateway/wire"
 )
-
-// buffers holds the memory of batches between writers.
-var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 8<<10)) }}
 
 // maxScan is how many entries a writer looks at for a viewer who sees none of
 // them before it looks after everything else again.
@@ -23,8 +19,8 @@ const maxScan = 4096
 // is nothing left.
 func (c *conn) write() {
 	defer c.g.work.Done()
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
+	p := pens.Get().(*pen)
+	defer pens.Put(p)
 	for {
 		todo, more := c.next()
 		if !more {
@@ -39,7 +35,7 @@ func (c *conn) write() {
 			c.sayClose(todo.close)
 			return
 		}
-		if todo.scan && !c.writeItems(todo.items, buf) {
+		if todo.scan && !c.writeItems(todo.items, p) {
 			return
 		}
 		if todo.ping != 0 && !c.writePing(todo.ping) {
@@ -119,10 +115,11 @@ func (c *conn) sayClose(code wire.Close) {
 
 // writeItems sends at most one frame of items, and caught_up when the stream
 // has reached the present.
-func (c *conn) writeItems(most int, buf *[]byte) bool {
+func (c *conn) writeItems(most int, p *pen) bool {
 	l := c.lens.Load()
 	var batch wire.Batch
-	batch.Reset(*buf)
+	batch.Reset(p.batch)
+	ids := c.feed.seal()
 	var chunk [feedChunk]*feedEntry
 	at, caught, full := c.posAt, false, false
 	for scanned := 0; !full && !caught && scanned < maxScan; {
@@ -135,7 +132,7 @@ func (c *conn) writeItems(most int, buf *[]byte) bool {
 		}
 		for _, e := range entries {
 			if l.sees(e.Entry) {
-				if item := c.feed.item(e, l.viewer); item != nil {
+				if item := p.item(e, l.viewer, ids); item != nil {
 					if batch.Len() == most || !batch.Fits(len(item), c.maxFrame) {
 						full = true
 						break
@@ -165,7 +162,7 @@ func (c *conn) writeItems(most int, buf *[]byte) bool {
 		c.sentLocked(len(frame))
 		c.mu.Unlock()
 		ok = c.send(frame)
-		*buf = batch.Buffer()
+		p.batch = batch.Buffer()
 	}
 	if caught && ok {
 		c.mu.Lock()

@@ -90,13 +90,13 @@ func KindOf(e *event.Entry) string {
 }
 
 // AppendItem appends the item of an entry in the variant that v.Variant
-// returned for it. An item that would be larger than MaxItem is written with
+// returned for it; id is its EntryID. An item that would be larger than MaxItem is written with
 // {"type":…,"omitted":true} for its body; participants get such items only of
 // rooms with very many agents.
-func AppendItem(b []byte, e *event.Entry, id string, v Viewer, as Variant) []byte {
+func AppendItem[ID ~string | ~[]byte](b []byte, e *event.Entry, id ID, v Viewer, as Variant) []byte {
 	from := len(b)
-	b = appendString(append(b, `{"id":`...), id)
-	b = appendTime(append(b, `,"at":`...), e.At)
+	b = append(append(b, `{"id":"`...), id...)
+	b = appendTime(append(b, `","at":`...), e.At)
 	if e.Channel != "" {
 		b = appendString(append(b, `,"channel":`...), e.Channel)
 	}

@@ -134,11 +134,24 @@ func (k *Keys) OpenCursor(text string, subject []byte) (Cursor, error) {
 // to 96 bits. Inputs have one fixed length, so the block cipher is a sound
 // keyed hash, at a tenth of the cost of HMAC.
 func (k *Keys) EntryID(inc event.Incarnation, at event.Seq) string {
-	var b [aes.BlockSize]byte
-	binary.BigEndian.PutUint64(b[:], uint64(inc))
-	binary.BigEndian.PutUint64(b[8:], uint64(at))
-	k.entries.Encrypt(b[:], b[:])
-	return base64.RawURLEncoding.EncodeToString(b[:12])
+	return string(k.AppendEntryID(nil, inc, at))
+}
+
+// entryIDLen is how many characters an entry id has.
+const entryIDLen = 16
+
+// AppendEntryID appends what EntryID returns.
+func (k *Keys) AppendEntryID(b []byte, inc event.Incarnation, at event.Seq) []byte {
+	// The block lies behind the text, in memory that the caller has anyway: the
+	// cipher is an interface, for which a block of our own would be put on the heap.
+	n := len(b)
+	b = slices.Grow(b, entryIDLen+aes.BlockSize)[:n+entryIDLen+aes.BlockSize]
+	block := b[n+entryIDLen:]
+	binary.BigEndian.PutUint64(block, uint64(inc))
+	binary.BigEndian.PutUint64(block[8:], uint64(at))
+	k.entries.Encrypt(block, block)
+	base64.RawURLEncoding.Encode(b[n:], block[:12])
+	return b[:n+entryIDLen]
 }
 
 func put48(b []byte, v uint64) {
