@@ -138,7 +138,9 @@ func (c *committer) finish() {
 				c.s.fatal("the log could not be synced", err)
 			}
 			c.s.views.publish(g.snap)
-			c.s.counters.commit(g.wb.Len(), time.Since(g.start))
+			took := time.Since(g.start)
+			c.s.counters.commit(g.wb.Len(), took)
+			c.s.cfg.Observer(took)
 		}
 		if err := g.wb.Close(); err != nil {
 			c.s.log.Error("a batch could not be recycled", zap.Error(err))

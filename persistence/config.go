@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -27,6 +28,10 @@ type Config struct {
 	// MinFreePercent is the share of the disk that must be free for new commits,
 	// 1 to 99. Zero: 5.
 	MinFreePercent int
+	// Observer is told how long each group commit took, from its first check to
+	// the end of its fsync. It is called from one goroutine and must not block.
+	// Nil: nobody is.
+	Observer func(took time.Duration)
 	// CacheBytes is the memory that caches blocks of the store, at most. Zero: 64 MiB.
 	CacheBytes int64
 
@@ -76,6 +81,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
+	}
+	if c.Observer == nil {
+		c.Observer = func(time.Duration) {}
 	}
 	if c.idleRooms == 0 {
 		c.idleRooms = defaultIdleRooms

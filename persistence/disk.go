@@ -11,9 +11,10 @@ import (
 // diskWatch knows whether the disk has room for new commits. Writers to a full
 // disk can block for ever without an error, so commits stop well before.
 //
-// full may be read by anyone; the rest is owned by the goroutine of run.
+// full, avail and total may be read by anyone; the rest is owned by the goroutine of run.
 type diskWatch struct {
-	full atomic.Bool
+	full         atomic.Bool
+	avail, total atomic.Uint64 // bytes, as of the last look; zero: not known
 
 	fs      vfs.FS
 	dir     string
@@ -71,6 +72,8 @@ func (d *diskWatch) sample() {
 	if err != nil || u.TotalBytes == 0 {
 		return
 	}
+	d.avail.Store(u.AvailBytes)
+	d.total.Store(u.TotalBytes)
 	full := u.AvailBytes <= u.TotalBytes/100*d.percent
 	if d.full.Swap(full) == full {
 		return

@@ -26,6 +26,10 @@ type Metrics struct {
 	// been on its way. Zero: none is. When it grows without end, the disk hangs.
 	OldestOutstanding time.Duration
 
+	DiskAvailable uint64 // free bytes of the disk that holds the directory, as of the last second
+	DiskTotal     uint64 // its size; zero when the system does not say
+	Full          bool   // new commits are refused for want of space
+
 	DiskBytes uint64 // size of the store on disk, the log included
 	CacheHit  uint64 // blocks found in the cache
 	CacheMiss uint64 // blocks read from the disk
@@ -68,6 +72,10 @@ func (s *Store) Metrics() Metrics {
 		Fenced:     c.fenced.Load(),
 		DiskFull:   c.diskFull.Load(),
 		Failed:     c.failed.Load(),
+
+		DiskAvailable: s.disk.avail.Load(),
+		DiskTotal:     s.disk.total.Load(),
+		Full:          s.disk.full.Load(),
 	}
 	s.mu.Lock()
 	m.Queued = len(s.queue)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"go.uber.org/zap"
 
 	"parley/event"
 )
@@ -90,12 +91,13 @@ func (s *Store) Transcript(room event.RoomID, ch event.ChannelID, before event.S
 }
 
 // Alarms calls yield for each room that has an alarm, with its time in whole
-// milliseconds, until yield returns false. yield must not call Close.
+// milliseconds, until yield returns false. An alarm that cannot be read is due. yield must not call Close.
 func (s *Store) Alarms(yield func(room event.RoomID, at time.Time) bool) error {
 	return s.scan(spaceAlarm, "alarms", func(room event.RoomID, raw []byte) (bool, error) {
 		at, err := decodeAlarm(raw)
-		if err != nil {
-			return false, fmt.Errorf("room %s: the alarm: %w: %w", room, ErrDamaged, err)
+		if err != nil { // one room's damage is not the others'
+			s.log.Error("the alarm of a room is damaged; it counts as due", zap.String("room", string(room)))
+			at = time.UnixMilli(0).UTC()
 		}
 		return yield(room, at), nil
 	})
@@ -272,30 +274,54 @@ func (v *view) transcript(n roomNumber, ch event.ChannelID, before event.Seq, ma
 	return rows, errors.Join(it.Error(), it.Close())
 }
 
+// maxTail is how many entries recovered returns. A room writes its snapshot long
+// before it has so many after it; where there are more it was lost, and a room
+// of a million entries must not fill the memory of the others.
+const maxTail = 4096
+
 // recovered reads what the journal holds of a room as of the grant.
-func (v *view) recovered(room event.RoomID, g *grant) (event.Recovered, error) {
+func (v *view) recovered(room event.RoomID, g *grant, log *zap.Logger) (event.Recovered, error) {
 	r := event.Recovered{Term: g.term, Head: g.head, Incarnation: g.inc}
 	if g.num == 0 {
 		return r, nil
 	}
-	var err error
-	if r.SnapshotAt, r.Snapshot, err = v.snapshot(room, g.num, true); err != nil {
+	at, snapshot, err := v.snapshot(room, g.num, true)
+	if errors.Is(err, ErrDamaged) {
+		// It only spares reading: the owner replays what lies before the tail.
+		log.Error("the snapshot of a room is damaged; its entries are read instead", zap.String("room", string(room)), zap.Error(err))
+		return r, v.alarm(room, &r, log)
+	}
+	if err != nil {
 		return event.Recovered{}, err
 	}
+	r.SnapshotAt, r.Snapshot = at, snapshot
 	if r.SnapshotAt > r.Head {
 		return event.Recovered{}, damaged(room, r.SnapshotAt, "the snapshot is ahead of the last entry, %d", r.Head)
 	}
-	if r.Tail, err = v.tail(room, g.num, r.SnapshotAt, r.Head); err != nil {
-		return event.Recovered{}, err
+	if r.Head-r.SnapshotAt <= maxTail {
+		if r.Tail, err = v.tail(room, g.num, r.SnapshotAt, r.Head); err != nil {
+			return event.Recovered{}, err
+		}
 	}
-	_, err = v.get(appendName(nil, spaceAlarm, room), func(raw []byte) (err error) {
+	return r, v.alarm(room, &r, log)
+}
+
+// alarm reads a room's alarm. One that is damaged is due: the worst that an
+// early alarm does is to wake its room, which writes a new one.
+func (v *view) alarm(room event.RoomID, r *event.Recovered, log *zap.Logger) error {
+	_, err := v.get(appendName(nil, spaceAlarm, room), func(raw []byte) (err error) {
 		r.Alarm, err = decodeAlarm(raw)
 		return err
 	})
-	if err != nil {
-		return event.Recovered{}, readError(room, "its alarm", err)
+	if errors.Is(err, ErrDamaged) {
+		log.Error("the alarm of a room is damaged; it counts as due", zap.String("room", string(room)))
+		r.Alarm = time.UnixMilli(0).UTC()
+		return nil
 	}
-	return r, nil
+	if err != nil {
+		return readError(room, "its alarm", err)
+	}
+	return nil
 }
 
 // tail returns all entries in (after, head], whatever their size: an owner

@@ -60,7 +60,9 @@ func (s *Store) Append(b *event.Batch, done func(error)) {
 // Recover grants a term to a new owner of the room and returns what its journal
 // holds. Batches of earlier terms are refused from then on; those that were
 // appended before are waited for, and are part of the answer if they were taken.
-// All that is returned is durable. A room that does not exist has Head 0.
+// All that is returned is durable. A room that does not exist has Head 0. A
+// snapshot that is damaged is left out, and so is a tail that is longer than a
+// room with a snapshot has it: Read gives what is missing.
 //
 // It blocks until it has an answer: while an fsync hangs, it hangs too. Errors:
 // ErrClosed, ErrDamaged with the room and the position, or a failed read.
@@ -70,7 +72,7 @@ func (s *Store) Recover(room event.RoomID) (event.Recovered, error) {
 		return event.Recovered{}, err
 	}
 	defer s.views.release(g.view)
-	return g.view.recovered(room, g)
+	return g.view.recovered(room, g, s.log)
 }
 
 // Delete removes the room with its entries, rows, snapshot and alarm, and
