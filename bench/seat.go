@@ -33,13 +33,17 @@ func (s *server) url(room string) string { return "ws://" + s.addr + "/v1/rooms/
 
 func dial(ctx context.Context, s *server, room string) (*websocket.Conn, error) {
 	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: 10 * time.Second}
-	h := map[string][]string{"Authorization": {"Bearer " + s.token}}
-	ws, res, err := d.DialContext(ctx, s.url(room), h) //nolint:bodyclose // the dialer keeps the body in memory
+	return dialWith(ctx, &d, s.url(room), s.token)
+}
+
+func dialWith(ctx context.Context, d *websocket.Dialer, url, token string) (*websocket.Conn, error) {
+	h := map[string][]string{"Authorization": {"Bearer " + token}}
+	ws, res, err := d.DialContext(ctx, url, h) //nolint:bodyclose // the dialer keeps the body in memory
 	if err != nil {
 		if res != nil {
-			return nil, fmt.Errorf("connect to %s: %w (status %d)", room, err, res.StatusCode)
+			return nil, fmt.Errorf("connect to %s: %w (status %d)", url, err, res.StatusCode)
 		}
-		return nil, fmt.Errorf("connect to %s: %w", room, err)
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
 	}
 	return ws, nil
 }

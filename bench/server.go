@@ -3,7 +3,9 @@ package bench
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
@@ -35,10 +37,36 @@ type server struct {
 	cmd               *exec.Cmd
 	log               bytes.Buffer // of the last process; whole after it has ended
 	token             string
+	key               []byte // signs tokens
 }
 
 //go:embed slow.yaml
 var slowScript []byte
+
+// holdScript begins and then waits; hangScript heeds nothing, not even the end
+// of its attempt; streamScript says as many deltas as it is told to, without pause.
+const (
+	holdScript = `replies:
+  - name: hold
+    steps:
+      - progress: held
+      - wait: 24h
+`
+	hangScript = `replies:
+  - name: hang
+    steps:
+      - hang: 24h
+`
+	streamScript = `replies:
+  - name: stream
+    steps:
+      - repeat:
+          times: %d
+          steps:
+            - say: {output: answer, final: false, text: "and then the tide came in again "}
+      - say: {output: answer, text: "at last."}
+`
+)
 
 const serverConfig = `listen: %s
 data: data
@@ -54,17 +82,8 @@ drivers:
   turn:
     kind: script
     builtin: turn20
-  slow:
-    kind: script
-    file: slow.yaml
-templates:
-  - match: bench-slow-*
-    create: participants
-    room:
-      agents:
-        - {id: agent, label: Agent, role: custom, driver: slow, version: "1"}
-      fallbackAgentId: agent
-  - match: bench-*
+%stemplates:
+%s  - match: bench-*
     create: participants
     room:
       agents:
@@ -76,8 +95,32 @@ log:
   level: error
 `
 
+const scriptConfig = `  %[1]s:
+    kind: script
+    file: %[1]s.yaml
+`
+
+const templateConfig = `  - match: bench-%[1]s-*
+    create: participants
+    room:
+      deadline: 24h
+      agents:
+        - {id: agent, label: Agent, role: custom, driver: %[1]s, version: "1"}
+      fallbackAgentId: agent
+`
+
+// streamed is how many deltas a room bench-stream-* says when nothing else is told.
+const streamed = 1000
+
 // newServer writes a configuration into dir and makes a token; nothing runs yet.
 func newServer(ctx context.Context, binary, dir string) (*server, error) {
+	return newServerWith(ctx, binary, dir, lifted, streamed)
+}
+
+// newServerWith is newServer with other limits and another length of streams.
+// Rooms bench-X-* with X of slow, hold, hang and stream have the agent of that
+// script; other rooms bench-* have the turn that servers are measured with.
+func newServerWith(ctx context.Context, binary, dir string, limits map[string]string, deltas int) (*server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
@@ -86,16 +129,26 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 	if err := ln.Close(); err != nil {
 		return nil, fmt.Errorf("let the port go: %w", err)
 	}
-	var limits strings.Builder
-	for _, k := range sortedKeys(lifted) {
-		fmt.Fprintf(&limits, "  %s: %s\n", k, lifted[k])
+	var list, drivers, templates strings.Builder
+	for _, k := range sortedKeys(limits) {
+		fmt.Fprintf(&list, "  %s: %s\n", k, limits[k])
 	}
-	text := fmt.Sprintf(serverConfig, s.addr, secret(), secret(), limits.String())
+	for name, script := range map[string]string{
+		"slow": string(slowScript), "hold": holdScript, "hang": hangScript, "stream": fmt.Sprintf(streamScript, deltas),
+	} {
+		fmt.Fprintf(&drivers, scriptConfig, name)
+		fmt.Fprintf(&templates, templateConfig, name)
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(script), 0o600); err != nil {
+			return nil, fmt.Errorf("write the server's script: %w", err)
+		}
+	}
+	signing := secret()
+	if s.key, err = base64.StdEncoding.DecodeString(signing); err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	text := fmt.Sprintf(serverConfig, s.addr, secret(), signing, drivers.String(), templates.String(), list.String())
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the server's configuration: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "slow.yaml"), slowScript, 0o600); err != nil {
-		return nil, fmt.Errorf("write the server's script: %w", err)
 	}
 	out, err := s.run(ctx, "token", "--config", s.config(), "--sub", "bench", "--room", "bench-*", "--ttl", "24h")
 	if err != nil {
@@ -107,6 +160,39 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 
 func (s *server) config() string   { return filepath.Join(s.dir, "parley.yaml") }
 func (s *server) counters() string { return filepath.Join(s.dir, "counters.json") }
+func (s *server) socket() string   { return filepath.Join(s.dir, "probe") }
+
+// tokenOf returns the server's token for another subject.
+func (s *server) tokenOf(subject string) (string, error) {
+	parts := strings.Split(s.token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("the token is not a JWT")
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	claims := map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(raw, &claims)
+	}
+	if err == nil {
+		claims["sub"], err = json.Marshal(subject)
+	}
+	if err == nil {
+		raw, err = json.Marshal(claims)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a token: %w", err)
+	}
+	signed := parts[0] + "." + base64.RawURLEncoding.EncodeToString(raw)
+	mac := hmac.New(sha256.New, s.key)
+	_, _ = mac.Write([]byte(signed)) // never fails (hash.Hash)
+	return signed + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// probe asks the process for a path of its probe.
+func (s *server) probe(path string) ([]byte, error) { return ask(s.socket(), path) }
+
+// memory reads the process's memory, after a collection when gc is set.
+func (s *server) memory(gc bool) (memory, error) { return memoryOf(s.socket(), s.cmd.Process.Pid, gc) }
 
 func secret() string {
 	var b [32]byte
@@ -130,7 +216,10 @@ func (s *server) run(ctx context.Context, args ...string) ([]byte, error) {
 // long that took.
 func (s *server) start(ctx context.Context) (time.Duration, error) {
 	s.log.Reset()
-	s.cmd = exec.Command(s.binary, "serve", "--config", s.config())
+	if err := os.Remove(s.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("start the server: %w", err) // what a killed process left would be in the way
+	}
+	s.cmd = exec.Command(s.binary, "bench", "serve", "--config", s.config(), "--probe", s.socket())
 	s.cmd.Env = append(os.Environ(), "PARLEY_COUNTERS="+s.counters())
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	began := time.Now()
@@ -201,7 +290,11 @@ type counters struct {
 
 // usage is the process's CPU time and resident memory.
 func (s *server) usage() (cpu time.Duration, rss int64, err error) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
+	return usageOf(s.cmd.Process.Pid)
+}
+
+func usageOf(pid int) (cpu time.Duration, rss int64, err error) {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the server's CPU time: %w", err)
 	}

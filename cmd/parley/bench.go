@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -11,8 +12,12 @@ import (
 )
 
 type benchCommand struct {
-	Turn benchTurn `cmd:"" help:"W1: durable events per second at 1, 16, 128 and 512 rooms, with baselines."`
-	Kill benchKill `cmd:"" help:"W6: kill -9 under load, and what was lost."`
+	Turn   benchTurn   `cmd:"" help:"W1: durable events per second at 1, 16, 128 and 512 rooms, with baselines."`
+	Kill   benchKill   `cmd:"" help:"W6: kill -9 under load, and what was lost."`
+	Fanout benchFanout `cmd:"" help:"W2: one room with many viewers, one event at a time and in streams, with baselines."`
+
+	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
+	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
 }
 
 type benchTurn struct {
@@ -57,4 +62,90 @@ func (c *benchKill) Run(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("something was lost, doubled or shown too early (seed %d)", res.Seed))
 	}
 	return err
+}
+
+// benchServe is parley serve in a process that a bench may look into.
+type benchServe struct {
+	serveCommand
+	Probe string `type:"path" required:"" help:"Unix socket on which a bench may ask for memory and profiles."`
+}
+
+// Run serves, and answers the bench meanwhile.
+func (c *benchServe) Run(ctx context.Context) (err error) {
+	stop, err := bench.ServeProbe(c.Probe)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	return c.serveCommand.Run(ctx)
+}
+
+// benchRaw is the baseline beside the server.
+type benchRaw struct {
+	Probe string `type:"path" required:"" help:"Unix socket on which a bench may ask for memory and profiles."`
+}
+
+// Run serves until standard input ends.
+func (c *benchRaw) Run(ctx context.Context) (err error) {
+	stop, err := bench.ServeProbe(c.Probe)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // whatever ends it, the bench has gone
+		cancel()
+	}()
+	return bench.ServeRaw(ctx, func(addr string) error {
+		_, err := fmt.Println(addr)
+		return err
+	})
+}
+
+// benchPlace are the flags that all workloads have.
+type benchPlace struct {
+	Dir      string `type:"existingdir" help:"Where the data goes; default: the system's temporary directory."`
+	JSON     string `type:"path" placeholder:"FILE" help:"Write the results to this file, too."`
+	Profiles string `type:"path" placeholder:"DIR" help:"Write CPU and heap profiles of the server to this directory."`
+}
+
+func (p benchPlace) place() bench.Place {
+	return bench.Place{Dir: p.Dir, Profiles: p.Profiles, Out: os.Stdout}
+}
+
+// finish writes the result and fails when something is wrong with it.
+func (p benchPlace) finish(res any, err error, bad bool, what string) error {
+	if err != nil {
+		return err
+	}
+	if p.JSON != "" {
+		err = bench.Write(p.JSON, res)
+	}
+	if bad {
+		err = errors.Join(err, errors.New(what))
+	}
+	return err
+}
+
+type benchFanout struct {
+	benchPlace
+	Viewers  int           `default:"1000" help:"Connections that watch the one room."`
+	Duration time.Duration `default:"15s" help:"How long to measure each part."`
+	Stream   int           `default:"1000" help:"Deltas of a run that streams; at most 9000."`
+	Only     string        `enum:"both,W2a,W2b" default:"both" help:"One of W2a and W2b."`
+	Node     string        `type:"path" default:"bench/node" help:"Directory in which npm has installed ws for the baseline."`
+}
+
+// Run measures fan-out.
+func (c *benchFanout) Run(ctx context.Context) error {
+	only := c.Only
+	if only == "both" {
+		only = ""
+	}
+	res, err := bench.Fanout(ctx, bench.FanoutConfig{
+		Place: c.place(), Viewers: c.Viewers, Duration: c.Duration, Stream: c.Stream, Node: c.Node, Only: only,
+	})
+	return c.finish(res, err, err == nil && res.Bad(), "viewers of one room got different items")
 }
