@@ -37,7 +37,7 @@ func (c *conn) frame(raw []byte) {
 		return
 	}
 	if ref := refOf(f); over > 0 && ref != "" {
-		c.push(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many frames; send fewer", RetryMs: retryMs(over)})
+		c.refuse(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many frames; send fewer", RetryMs: retryMs(over)})
 		return
 	}
 	h, first := f.(*wire.Hello)
@@ -95,7 +95,7 @@ func (c *conn) fault(f *wire.Fault) {
 	case c.lens.Load() == nil:
 		c.fail(e, wire.CloseBadRequest) // nothing goes on without hello
 	default:
-		c.push(e)
+		c.refuse(e)
 	}
 }
 
@@ -151,6 +151,7 @@ func (c *conn) reserve(ref string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending >= c.g.cfg.Limits.Requests {
+		c.g.stats.refuses(wire.CodeRateLimited)
 		c.pushLocked(wire.Error{
 			Ref: ref, Code: wire.CodeRateLimited, Message: "too many requests wait for their answers", RetryMs: 1000,
 		}.Append(nil))
@@ -165,7 +166,7 @@ func (c *conn) input(f *wire.Input) {
 	ref := string(f.Final.ID)
 	wait, paid := c.seat.take(f, c.g.cfg.Clock(), c.g.inputs)
 	if wait > 0 {
-		c.push(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many inputs; wait a moment", RetryMs: retryMs(wait)})
+		c.refuse(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many inputs; wait a moment", RetryMs: retryMs(wait)})
 		return
 	}
 	if !c.reserve(ref) {
@@ -253,7 +254,7 @@ func (c *conn) subscribe(f *wire.Subscribe) {
 		}
 	}
 	if len(list) > wire.MaxChannels {
-		c.push(wire.Error{Ref: f.Ref, Code: wire.CodeBadRequest, Message: "too many channels for one connection"})
+		c.refuse(wire.Error{Ref: f.Ref, Code: wire.CodeBadRequest, Message: "too many channels for one connection"})
 		return
 	}
 	next := newLens(l.token, list, l.all, l.kinds)
@@ -267,7 +268,7 @@ func (c *conn) refresh(f *wire.Auth) {
 	l := c.lens.Load()
 	t, err := c.g.verify(f.Token, c.browser)
 	refuse := func(message string) {
-		c.push(wire.Error{Ref: f.Ref, Code: wire.CodeForbidden, Message: message})
+		c.refuse(wire.Error{Ref: f.Ref, Code: wire.CodeForbidden, Message: message})
 	}
 	switch {
 	case errors.Is(err, ErrTokenExpired):

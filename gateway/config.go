@@ -52,6 +52,10 @@ type Config struct {
 	// Logger gets static messages with ids and codes, never a text or a token; nil discards.
 	Logger *zap.Logger
 	Limits Limits
+	// Observer is told, for each frame of items that goes to a connection that had
+	// caught up, how old the oldest of them is: from its commit to the socket. It
+	// is called from many goroutines and must not block. Nil: nobody is.
+	Observer func(lag time.Duration)
 }
 
 // Limits bound what the outside can ask of a node. Zero is the default; a
@@ -175,6 +179,9 @@ func (c *Config) fill() {
 	}
 	if c.Templates == nil {
 		c.Templates = func(event.RoomID) (*event.RoomConfig, bool) { return nil, false }
+	}
+	if c.Observer == nil {
+		c.Observer = func(time.Duration) {}
 	}
 	c.Limits.fill()
 }

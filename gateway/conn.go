@@ -104,6 +104,7 @@ func (c *conn) begin(ws *websocket.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ws, c.raw = ws, raw
+	c.g.stats.connects.Add(1)
 	if code := c.closing; code != 0 { // the gateway closed meanwhile
 		c.closing = 0
 		c.shutLocked(code)
@@ -143,6 +144,11 @@ func (c *conn) serve() {
 	c.mu.Lock()
 	if c.closing == 0 {
 		c.closing = wire.CloseNormal // the peer went; there is nobody to tell
+		if errors.Is(err, websocket.ErrReadLimit) {
+			c.g.stats.closed(wire.CloseTooLarge) // the library has said it
+		} else {
+			c.g.stats.leaves(err)
+		}
 	}
 	code := c.closing
 	c.phase = phaseGone
@@ -163,18 +169,17 @@ var errGreeted = errors.New("gateway: the connection is ready")
 // read returns why there is no more to read: a close frame or the end of the
 // socket, the deadline that the writer sets after its close frame, or a frame
 // that breaks WebSocket, which the library has answered.
-func (c *conn) read() error {
+func (c *conn) read() (err error) {
+	defer c.contain(false)
 	if c.ws.Subprotocol() != wire.Subprotocol {
 		c.shut(wire.CloseVersionUnsupported)
 	}
 	greeted := c.lens.Load() != nil
 	for {
 		kind, data, err := c.ws.ReadMessage()
+		c.g.stats.bytesIn.Add(uint64(len(data)))
 		switch {
 		case err != nil:
-			if errors.Is(err, websocket.ErrReadLimit) {
-				c.g.countClose(wire.CloseTooLarge) // the library has sent it
-			}
 			return err
 		case c.isClosing():
 			// What comes after the end is not looked at.
@@ -211,7 +216,7 @@ func (c *conn) shutLocked(code wire.Close) {
 	if c.ws == nil {
 		return // begin will say it
 	}
-	c.g.countClose(code)
+	c.g.stats.closed(code)
 	if code == wire.CloseSlowConsumer {
 		c.control = nil // there is no hope that it would read them
 	}
@@ -219,8 +224,20 @@ func (c *conn) shutLocked(code wire.Close) {
 	c.startLocked()
 }
 
+// refuse answers a request that the gateway itself does not take.
+func (c *conn) refuse(e wire.Error) {
+	c.g.stats.refuses(e.Code)
+	c.push(e)
+}
+
 // fail tells why, and ends the connection.
 func (c *conn) fail(e wire.Error, code wire.Close) {
+	c.g.stats.refuses(e.Code)
+	c.end(e, code)
+}
+
+// end is fail for what the room refused, which has counted it.
+func (c *conn) end(e wire.Error, code wire.Close) {
 	e.Fatal = true
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ type Gateway struct {
 	mux      *http.ServeMux
 	ready    atomic.Bool
 	work     sync.WaitGroup // of the connections' goroutines
-	closes   [32]atomic.Uint64
+	stats    stats
 
 	inputs, frames, creates pace
 	// owed is how many answers may wait for a connection's writer: as many as its
@@ -127,34 +127,6 @@ func (g *Gateway) Handler() http.Handler { return g.mux }
 
 // SetReady says what /readyz answers. A Gateway is not ready until it is told so.
 func (g *Gateway) SetReady(ready bool) { g.ready.Store(ready) }
-
-// Stats is a glance at a Gateway.
-type Stats struct {
-	Connections int
-	Rooms       int                   // with connections
-	Closed      map[wire.Close]uint64 // connections closed by this side, by code
-}
-
-// Stats returns what there is now.
-func (g *Gateway) Stats() Stats {
-	g.mu.Lock()
-	s := Stats{Connections: len(g.conns), Rooms: len(g.feeds), Closed: map[wire.Close]uint64{}}
-	g.mu.Unlock()
-	for i, c := range wire.Closes {
-		if n := g.closes[i].Load(); n > 0 {
-			s.Closed[c.Close] = n
-		}
-	}
-	return s
-}
-
-func (g *Gateway) countClose(code wire.Close) {
-	for i, c := range wire.Closes {
-		if c.Close == code {
-			g.closes[i].Add(1)
-		}
-	}
-}
 
 // Drain takes no new connections, tells the open ones to go at instants spread
 // over Limits.DrainSpread, closes them then with 1012, and returns when all are
@@ -403,6 +375,7 @@ func (g *Gateway) open(room event.RoomID, a event.Access) (event.Done, error) {
 			return event.Done{}, err
 		}
 		if wait := g.mayCreate(a.Subject); wait > 0 && !a.Host() {
+			g.stats.refuses(wire.CodeRateLimited)
 			refused := event.Refuse(event.RateLimited, "you have created many rooms; try again later")
 			refused.Retry = wait
 			return event.Done{}, refused

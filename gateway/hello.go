@@ -30,7 +30,7 @@ func (c *conn) hello(h *wire.Hello) {
 	}
 	done, err := c.g.open(c.room, token.Access)
 	if err != nil {
-		c.refuse(err)
+		c.refuseRoom(err)
 		return
 	}
 	c.session = h.Session
@@ -43,7 +43,7 @@ func (c *conn) hello(h *wire.Hello) {
 		replaced.shut(wire.CloseReplaced)
 	}
 	if err := c.start(h, l, done); err != nil {
-		c.refuse(err)
+		c.refuseRoom(err)
 	}
 }
 
@@ -97,8 +97,8 @@ func (c *conn) firstLens(h *wire.Hello, token *Token) (*lens, wire.Close) {
 	return l, 0
 }
 
-// refuse ends the connection because the room cannot be had.
-func (c *conn) refuse(err error) {
+// refuseRoom ends the connection because the room cannot be had.
+func (c *conn) refuseRoom(err error) {
 	e := wire.ErrorOf("", err)
 	code := wire.CloseInternal
 	switch e.Code {
@@ -113,7 +113,7 @@ func (c *conn) refuse(err error) {
 	case wire.CodeInternal:
 		c.g.cfg.Logger.Error("room could not be opened", zap.String("room", string(c.room)), zap.String("conn", c.id), zap.Error(err))
 	}
-	c.fail(e, code)
+	c.end(e, code)
 }
 
 // start puts the connection at its position and lets the stream run.
@@ -135,6 +135,7 @@ func (c *conn) start(h *wire.Hello, l *lens, done event.Done) error {
 	if h.Cursor != "" {
 		c.pos, c.posAt, ready.Reason = c.resume(h.Cursor, l, done, now)
 		ready.Resumed = ready.Reason == ""
+		c.g.stats.resumes(ready.Reason)
 	}
 	switch {
 	case ready.Resumed:

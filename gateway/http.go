@@ -44,6 +44,12 @@ func (r *refusal) answer(w http.ResponseWriter) {
 	w.Write(body)
 }
 
+// turnAway counts and answers a request that does not become a connection.
+func (g *Gateway) turnAway(w http.ResponseWriter, r *refusal) {
+	g.stats.turnsAway(r.code)
+	r.answer(w)
+}
+
 func answerText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -64,17 +70,17 @@ const (
 func (g *Gateway) serveWS(w http.ResponseWriter, r *http.Request) {
 	room := event.RoomID(r.PathValue("room"))
 	if err := event.CheckName(string(room)); err != nil {
-		(&refusal{http.StatusNotFound, wire.CodeNotFound, "there is no such room", 0}).answer(w)
+		g.turnAway(w, &refusal{http.StatusNotFound, wire.CodeNotFound, "there is no such room", 0})
 		return
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
 		w.Header().Set("Upgrade", "websocket")
-		(&refusal{http.StatusUpgradeRequired, wire.CodeBadRequest, "this address speaks WebSocket", 0}).answer(w)
+		g.turnAway(w, &refusal{http.StatusUpgradeRequired, wire.CodeBadRequest, "this address speaks WebSocket", 0})
 		return
 	}
 	token, refused := g.admitHTTP(r, room)
 	if refused != nil {
-		refused.answer(w)
+		g.turnAway(w, refused)
 		return
 	}
 	c := &conn{
@@ -82,13 +88,13 @@ func (g *Gateway) serveWS(w http.ResponseWriter, r *http.Request) {
 	}
 	c.timer.fire = c.check
 	if refused := g.enter(c); refused != nil {
-		refused.answer(w)
+		g.turnAway(w, refused)
 		return
 	}
 	if token != nil {
 		if refused := g.openHTTP(room, token); refused != nil {
 			g.leave(c)
-			refused.answer(w)
+			g.turnAway(w, refused)
 			return
 		}
 	}

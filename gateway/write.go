@@ -19,6 +19,7 @@ const maxScan = 4096
 // is nothing left.
 func (c *conn) write() {
 	defer c.g.work.Done()
+	defer c.contain(true)
 	p := pens.Get().(*pen)
 	defer pens.Put(p)
 	for {
@@ -88,12 +89,23 @@ func (c *conn) send(frame []byte) bool {
 	_ = c.ws.SetWriteDeadline(time.Now().Add(c.g.cfg.Limits.WriteTimeout))
 	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
 		if isTimeout(err) {
-			c.g.countClose(wire.CloseSlowConsumer) // it cannot be told any more
+			c.giveUp(wire.CloseSlowConsumer)
 		}
 		c.raw.Close()
 		return false
 	}
+	c.g.stats.bytesOut.Add(uint64(len(frame)))
 	return true
+}
+
+// giveUp notes the end of a connection that cannot be told any more.
+func (c *conn) giveUp(code wire.Close) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing == 0 {
+		c.closing = code
+		c.g.stats.closed(code)
+	}
 }
 
 // sayClose writes the close frame and gives the peer a moment to read it; the
@@ -122,6 +134,7 @@ func (c *conn) writeItems(most int, p *pen) bool {
 	ids := c.feed.seal()
 	var chunk [feedChunk]*feedEntry
 	at, caught, full := c.posAt, false, false
+	var oldest time.Time
 	for scanned := 0; !full && !caught && scanned < maxScan; {
 		entries, head, err := c.feed.read(c.pos, chunk[:0])
 		if err != nil || len(entries) == 0 && c.pos < head {
@@ -136,6 +149,9 @@ func (c *conn) writeItems(most int, p *pen) bool {
 					if batch.Len() == most || !batch.Fits(len(item), c.maxFrame) {
 						full = true
 						break
+					}
+					if batch.Len() == 0 {
+						oldest = e.At
 					}
 					batch.Add(item)
 				}
@@ -160,7 +176,11 @@ func (c *conn) writeItems(most int, p *pen) bool {
 		c.mu.Lock()
 		c.n += uint64(n)
 		c.sentLocked(len(frame))
+		live := c.caughtUp
 		c.mu.Unlock()
+		if live { // of a replay the age says nothing
+			c.g.cfg.Observer(c.g.cfg.Clock().Sub(oldest))
+		}
 		ok = c.send(frame)
 		p.batch = batch.Buffer()
 	}
