@@ -146,7 +146,7 @@ func New(c Config) (*Runtime, error) {
 		c.Logger = zap.NewNop()
 	}
 	rt := &Runtime{config: c, log: c.Logger, metrics: newMetrics()}
-	store, err := persistence.Open(persistence.Config{Dir: c.Data, Logger: c.Logger})
+	store, err := persistence.Open(persistence.Config{Dir: c.Data, Logger: c.Logger, Observer: rt.metrics.storeCommitted})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (rt *Runtime) plug() error {
 	}
 	l := rt.config.Limits
 	rt.gate, err = gateway.New(gateway.Config{
-		Rooms: rooms, Auth: auth, Secret: secret, Origins: rt.config.Origins, Logger: rt.log,
+		Rooms: rooms, Auth: auth, Secret: secret, Origins: rt.config.Origins, Logger: rt.log, Observer: rt.metrics.sent,
 		Templates: func(room event.RoomID) (*event.RoomConfig, bool) {
 			t, ok := rt.template(room)
 			if !ok {

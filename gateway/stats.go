@@ -27,8 +27,8 @@ type Stats struct {
 
 	Connects uint64                // requests that became connections
 	Closed   map[wire.Close]uint64 // connections closed by this side, by code
-	// Left is connections that their clients ended, by the code that these gave: 0
-	// is none, and 1 one that is not in wire.Closes.
+	// Left is connections that their clients ended, by the code that these gave, or
+	// by LeftSilent or LeftOther.
 	Left       map[wire.Close]uint64
 	TurnedAway map[wire.Code]uint64  // requests refused before the upgrade
 	Refused    map[wire.Code]uint64  // frames that the gateway itself refused
@@ -39,10 +39,10 @@ type Stats struct {
 	Panics     uint64 // contained in the goroutine of one connection, which ended
 }
 
-// Of the ends that clients gave: no code, or one that is not of the table.
+// What stands for a close code in Stats.Left.
 const (
-	leftSilent wire.Close = 0
-	leftOther  wire.Close = 1
+	LeftSilent wire.Close = 0 // none was given; most often the network has gone
+	LeftOther  wire.Close = 1 // one that is not in wire.Closes, such as 1001 of a browser that goes
 )
 
 // stats counts. Safe for concurrent use.
@@ -50,7 +50,7 @@ type stats struct {
 	connects, resumed, bytesIn, bytesOut, panics atomic.Uint64
 
 	closes     [32]atomic.Uint64 // by the row of wire.Closes
-	left       [32]atomic.Uint64 // as closes, after leftSilent and leftOther
+	left       [32]atomic.Uint64 // as closes, after LeftSilent and LeftOther
 	refused    [64]atomic.Uint64 // by the row of wire.Codes
 	turnedAway [64]atomic.Uint64 // as refused, after turnedAwayCodes
 	reset      [8]atomic.Uint64  // by the row of wire.Resets
@@ -79,7 +79,7 @@ func (g *Gateway) Stats() Stats {
 	s.Connects, s.Resumed, s.Panics = c.connects.Load(), c.resumed.Load(), c.panics.Load()
 	s.BytesIn, s.BytesOut = c.bytesIn.Load(), c.bytesOut.Load()
 	s.Closed = make(map[wire.Close]uint64, len(wire.Closes))
-	s.Left = map[wire.Close]uint64{leftSilent: c.left[0].Load(), leftOther: c.left[1].Load()}
+	s.Left = map[wire.Close]uint64{LeftSilent: c.left[0].Load(), LeftOther: c.left[1].Load()}
 	for i, info := range wire.Closes {
 		s.Closed[info.Close] = c.closes[i].Load()
 		s.Left[info.Close] = c.left[2+i].Load()

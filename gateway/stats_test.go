@@ -59,7 +59,7 @@ func TestWhatIsCounted(t *testing.T) {
 		synctest.Wait()
 
 		got := s.Stats()
-		if got.Connections != 0 || got.Connects != 3 || got.Closed[wire.CloseBadRequest] != 1 || got.Left[wire.CloseGap] != 1 || got.Left[leftSilent] != 1 {
+		if got.Connections != 0 || got.Connects != 3 || got.Closed[wire.CloseBadRequest] != 1 || got.Left[wire.CloseGap] != 1 || got.Left[LeftSilent] != 1 {
 			t.Errorf("connections: %+v", got)
 		}
 		if got.Resumed != 1 || got.Reset[wire.ResetChannelsChanged] != 1 {
