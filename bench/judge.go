@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // entry is a line of parley room replay --json.
@@ -16,6 +17,7 @@ type entry struct {
 	Room     string
 	Seq      uint64
 	ID       string
+	At       time.Time
 	Kind     string
 	Run      string
 	Attempt  uint32

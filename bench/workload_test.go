@@ -78,3 +78,65 @@ func TestViewersNotice(t *testing.T) {
 		}
 	}
 }
+
+// TestIdle: W3 gives figures of connections and rooms that do nothing.
+func TestIdle(t *testing.T) {
+	res, err := Idle(t.Context(), IdleConfig{
+		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Connections: 200, Rooms: []int{5}, Resident: 100, Hibernated: 100,
+		Sleep: 200 * time.Millisecond, Forget: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := res.Connections[0]
+	if c.Count != 200 || c.Rooms != 5 || c.Asleep.RSS <= 0 || c.Asleep.Goroutines < 0.9 || res.RawPerConn <= 0 || res.RawRoutines < 0.9 {
+		t.Errorf("connections: %+v, raw %v", c, res.RawPerConn)
+	}
+	if r := res.Resident; r.Count != 100 || r.SecondsToMake <= 0 || r.AwakeMost.HeapInUse <= 0 {
+		t.Errorf("resident rooms: %+v", r)
+	}
+	if r := res.Hibernated; r.Count != 100 || r.Reopened == (Footprint{}) {
+		t.Errorf("hibernated rooms: %+v", r)
+	}
+}
+
+// TestActivation: W4 gives figures of rooms that are woken and of runs that go on.
+func TestActivation(t *testing.T) {
+	res, err := Activation(t.Context(), ActivationConfig{
+		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Large: 1000, Rooms: 2, Rounds: 1, OpenRuns: 50,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Bad() {
+		t.Errorf("open runs: %+v", res.OpenRuns)
+	}
+	for _, w := range []Waking{res.Warm, res.Cold} {
+		if w.Samples != 2 || w.SmallAcceptedMs <= 0 || w.LargeAcceptedMs <= 0 || w.LargeFirstMs < w.LargeAcceptedMs/2 || w.Ratio <= 0 {
+			t.Errorf("waking: %+v", w)
+		}
+	}
+	if r := res.OpenRuns; r.Count != 50 || r.ReadyMs <= 0 || r.FirstInputMs <= 0 || r.ResumedSeconds <= 0 {
+		t.Errorf("open runs: %+v", r)
+	}
+}
+
+// TestOpenRunsNotice: a run that did not go on is noticed, and one that was resumed twice.
+func TestOpenRunsNotice(t *testing.T) {
+	began := time.Now()
+	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	r := OpenRuns{Count: 3}
+	r.judge(map[string][]entry{
+		"bench-hold-0": {
+			{Type: "attempt_started", Attempt: 1},
+			{Type: "progress", Attempt: 1},
+			{Type: "attempt_started", Attempt: 2},
+			{Type: "progress", Attempt: 2, At: at(2)},
+		},
+		"bench-hold-1": {{Type: "attempt_started", Attempt: 1}, {Type: "progress", Attempt: 1}, {Type: "attempt_started", Attempt: 2}},
+		"bench-hold-2": {{Type: "attempt_started", Attempt: 2}, {Type: "attempt_started", Attempt: 3}, {Type: "progress", Attempt: 3, At: at(5)}},
+	}, began)
+	if r.NotResumed != 1 || r.ResumedTwice != 1 || r.ResumedSeconds != 5 {
+		t.Errorf("%+v", r)
+	}
+}

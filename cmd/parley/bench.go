@@ -12,9 +12,11 @@ import (
 )
 
 type benchCommand struct {
-	Turn   benchTurn   `cmd:"" help:"W1: durable events per second at 1, 16, 128 and 512 rooms, with baselines."`
-	Kill   benchKill   `cmd:"" help:"W6: kill -9 under load, and what was lost."`
-	Fanout benchFanout `cmd:"" help:"W2: one room with many viewers, one event at a time and in streams, with baselines."`
+	Turn       benchTurn       `cmd:"" help:"W1: durable events per second at 1, 16, 128 and 512 rooms, with baselines."`
+	Kill       benchKill       `cmd:"" help:"W6: kill -9 under load, and what was lost."`
+	Fanout     benchFanout     `cmd:"" help:"W2: one room with many viewers, one event at a time and in streams, with baselines."`
+	Idle       benchIdle       `cmd:"" help:"W3: memory per idle connection, resident room and hibernated room, beside raw gorilla."`
+	Activation benchActivation `cmd:"" help:"W4: the first input to rooms that sleep, and a start with many open runs."`
 
 	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
 	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
@@ -148,4 +150,37 @@ func (c *benchFanout) Run(ctx context.Context) error {
 		Place: c.place(), Viewers: c.Viewers, Duration: c.Duration, Stream: c.Stream, Node: c.Node, Only: only,
 	})
 	return c.finish(res, err, err == nil && res.Bad(), "viewers of one room got different items")
+}
+
+type benchIdle struct {
+	benchPlace
+	Connections int   `default:"5000" help:"Idle connections."`
+	Rooms       []int `help:"Over how many rooms they are spread; one measurement each. Default: 50, and one room each."`
+	Resident    int   `default:"10000" help:"Rooms that are awake without a connection; -1: not measured."`
+	Hibernated  int   `default:"100000" help:"Rooms that are only in the store; -1: not measured."`
+}
+
+// Run measures what idle connections and rooms cost.
+func (c *benchIdle) Run(ctx context.Context) error {
+	res, err := bench.Idle(ctx, bench.IdleConfig{
+		Place: c.place(), Connections: c.Connections, Rooms: c.Rooms, Resident: c.Resident, Hibernated: c.Hibernated,
+	})
+	return c.finish(res, err, false, "")
+}
+
+type benchActivation struct {
+	benchPlace
+	Small    int `default:"100" help:"Entries of a short room."`
+	Large    int `default:"1000000" help:"Entries of a long room."`
+	Rooms    int `default:"3" help:"Rooms of each kind that are woken after a start."`
+	Rounds   int `default:"5" help:"Starts with a warm page cache, and as many with a cold one."`
+	OpenRuns int `default:"10000" help:"Runs that are open when the server is killed; -1: not measured."`
+}
+
+// Run measures how long rooms take to wake.
+func (c *benchActivation) Run(ctx context.Context) error {
+	res, err := bench.Activation(ctx, bench.ActivationConfig{
+		Place: c.place(), Small: c.Small, Large: c.Large, Rooms: c.Rooms, Rounds: c.Rounds, OpenRuns: c.OpenRuns,
+	})
+	return c.finish(res, err, err == nil && res.Bad(), "open runs were not resumed, or more than once")
 }
