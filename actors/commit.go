@@ -198,7 +198,7 @@ func (r *roomActor) startRun(e room.StartAttempt) {
 	}
 	out := newEmitter(r.sys, r.self, e.Run, e.Attempt, r.quota)
 	pid := r.ctx.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRunActor(r.sys, r.id, e, out) },
-		actor.WithDispatcher(r.sys.pool)))
+		actor.WithDispatcher(dispatcher{r.sys.pool})))
 	if r.runs == nil {
 		r.runs = map[attemptID]*run{}
 	}

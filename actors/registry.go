@@ -82,7 +82,7 @@ func newRegistry(s *System) *registry {
 	g := &registry{sys: s, slots: map[event.RoomID]*slot{}, byPID: map[string]*slot{}, alarms: newAlarms(s.cfg.AlarmsHeld)}
 	// One Props for all rooms: the producer runs inside Spawn, on this actor.
 	g.room = actor.PropsFromProducer(func() actor.Actor { return g.next },
-		actor.WithSupervisor(stopOnFailure), actor.WithDispatcher(s.pool))
+		actor.WithSupervisor(stopOnFailure), actor.WithDispatcher(dispatcher{s.pool}))
 	return g
 }
 

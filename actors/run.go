@@ -81,7 +81,8 @@ func (a *runActor) Receive(ctx actor.Context) {
 	case *actor.Started:
 		a.sys.work.add()
 		a.sys.cfg.Observer.AttemptStarted(a.start.Resumed)
-		go a.drive(ctx.Self())
+		self := ctx.Self()
+		a.sys.pool.Go(func() { a.drive(self) })
 	case endAttempt:
 		a.end(ctx, m.cause)
 	case driverReturned:

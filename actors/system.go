@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"parley/event"
+	"parley/internal/workerpool"
 )
 
 // System runs the rooms of a process. Safe for concurrent use.
@@ -23,7 +24,7 @@ type System struct {
 	feeds    feeds
 	census   *census
 	rand     *randomness
-	pool     *pool
+	pool     *workerpool.Pool
 	work     tally         // drivers at work, loads and scans
 	down     chan struct{} // closed by the registry when no room is left after Shutdown
 	aborted  chan struct{} // closed when Shutdown gives up waiting
@@ -42,7 +43,7 @@ func New(c Config) (*System, error) {
 	c = c.withDefaults()
 	s := &System{
 		cfg: c, log: c.Logger, rand: newRandomness(c.Rand),
-		pool:    newPool(),
+		pool:    workerpool.New(),
 		census:  newCensus(c.AbandonedPerAgent, c.AbandonedPerNode, c.Observer),
 		down:    make(chan struct{}),
 		aborted: make(chan struct{}),
@@ -55,7 +56,7 @@ func New(c Config) (*System, error) {
 	}))
 	s.root = s.engine.Root
 	s.registry = s.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return newRegistry(s) },
-		actor.WithSupervisor(stopOnFailure), actor.WithDispatcher(s.pool)))
+		actor.WithSupervisor(stopOnFailure), actor.WithDispatcher(dispatcher{s.pool})))
 	return s, nil
 }
 
@@ -168,7 +169,7 @@ func (s *System) tail(room event.RoomID) *tail {
 func (s *System) Shutdown(ctx context.Context) error {
 	s.shutdown.Do(func() {
 		s.result = s.drain(ctx)
-		s.pool.close()
+		s.pool.Close()
 		s.engine.Shutdown() // stops no actor; a second call would panic
 		close(s.stopped)
 	})

@@ -292,7 +292,7 @@ func (c *conn) startLocked() {
 	if !c.writing {
 		c.writing = true
 		c.g.work.Add(1)
-		go c.write()
+		c.g.writers.Go(c.write)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"parley/event"
 	"parley/gateway/wire"
+	"parley/internal/workerpool"
 )
 
 // Gateway serves connections. Safe for concurrent use; mu guards the registry,
@@ -31,6 +32,8 @@ type Gateway struct {
 	mux      *http.ServeMux
 	ready    atomic.Bool
 	work     sync.WaitGroup // of the connections' goroutines
+	writers  *workerpool.Pool
+	pens     sync.Pool // of *pen
 	stats    stats
 
 	inputs, frames, creates pace
@@ -93,7 +96,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	l := cfg.Limits
 	g := &Gateway{
-		cfg: cfg, verifier: v, origins: map[string]bool{}, wheel: newWheel(),
+		cfg: cfg, verifier: v, origins: map[string]bool{}, wheel: newWheel(), writers: workerpool.New(), pens: sync.Pool{New: newPen},
 		inputs: perSecond(l.InputsPerSec, l.InputBurst), frames: perSecond(l.FramesPerSec, l.FrameBurst),
 		creates: pace{time.Minute / time.Duration(l.CreatesPerMin), l.CreatesPerMin},
 		owed:    min(l.Requests, maxOwed) + min(l.FrameBurst, maxOwed) + 2*maxExcess,
@@ -168,6 +171,7 @@ func (g *Gateway) Close() {
 	}
 	g.work.Wait()
 	g.wheel.close()
+	g.writers.Close()
 }
 
 // list returns the connections. g.mu is held.

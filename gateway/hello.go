@@ -163,7 +163,9 @@ func (c *conn) start(h *wire.Hello, l *lens, done event.Done) error {
 		c.pos, c.posAt = view.Head, now
 		state = wire.State(view, l.viewer, l.shows, c.maxFrame)
 	}
-	ready.Cursor = string(c.seal(nil, l, c.pos, c.posAt))
+	var nonce [wire.NonceSize]byte
+	c.g.random(nonce[:])
+	ready.Cursor = string(c.seal(nil, l, c.pos, c.posAt, nonce))
 	c.ws.SetReadLimit(int64(c.g.cfg.Limits.ClientFrame))
 	c.lens.Store(l)
 	c.mu.Lock()

@@ -20,15 +20,15 @@ const maxScan = 4096
 func (c *conn) write() {
 	defer c.g.work.Done()
 	defer c.contain(true)
-	p := pens.Get().(*pen)
-	defer pens.Put(p)
+	p := c.g.pens.Get().(*pen)
+	defer c.g.pens.Put(p)
 	for {
 		todo, more := c.next()
 		if !more {
 			return
 		}
 		for _, f := range todo.control {
-			if !c.send(f) {
+			if !c.send(f, time.Now()) {
 				return
 			}
 		}
@@ -39,7 +39,7 @@ func (c *conn) write() {
 		if todo.scan && !c.writeItems(todo.items, p) {
 			return
 		}
-		if todo.ping != 0 && !c.writePing(todo.ping) {
+		if todo.ping != 0 && !c.writePing(todo.ping, p) {
 			return
 		}
 	}
@@ -85,8 +85,8 @@ func (c *conn) roomLocked() int {
 }
 
 // send writes one frame. On failure the connection is over.
-func (c *conn) send(frame []byte) bool {
-	_ = c.ws.SetWriteDeadline(time.Now().Add(c.g.cfg.Limits.WriteTimeout))
+func (c *conn) send(frame []byte, now time.Time) bool {
+	_ = c.ws.SetWriteDeadline(now.Add(c.g.cfg.Limits.WriteTimeout))
 	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
 		if isTimeout(err) {
 			c.giveUp(wire.CloseSlowConsumer)
@@ -171,17 +171,18 @@ func (c *conn) writeItems(most int, p *pen) bool {
 	}
 	if n := batch.Len(); n > 0 {
 		var text [80]byte
-		frame := batch.Frame(c.n+1, c.cursor(text[:0], l))
+		frame := batch.Frame(c.n+1, p.cursor(text[:0], c, l))
+		now := time.Now()
 		// Counted before it is written: its ack may overtake our return from the socket.
 		c.mu.Lock()
 		c.n += uint64(n)
-		c.sentLocked(len(frame))
+		c.sentLocked(len(frame), now)
 		live := c.caughtUp
 		c.mu.Unlock()
 		if live { // of a replay the age says nothing
 			c.g.cfg.Observer(c.g.cfg.Clock().Sub(oldest))
 		}
-		ok = c.send(frame)
+		ok = c.send(frame, now)
 		p.batch = batch.Buffer()
 	}
 	if caught && ok {
@@ -190,7 +191,7 @@ func (c *conn) writeItems(most int, p *pen) bool {
 		c.caughtUp = true
 		c.mu.Unlock()
 		if first {
-			ok = c.send(wire.CaughtUp{Cursor: string(c.cursor(nil, l))}.Append(nil))
+			ok = c.send(wire.CaughtUp{Cursor: string(p.cursor(nil, c, l))}.Append(nil), time.Now())
 		}
 	}
 	return ok
@@ -255,8 +256,7 @@ func (c *conn) pong(t int64) {
 }
 
 // sentLocked notes a frame of items that is on its way.
-func (c *conn) sentLocked(bytes int) {
-	now := time.Now()
+func (c *conn) sentLocked(bytes int, now time.Time) {
 	if len(c.unacked) == 0 {
 		c.g.wheel.earlier(&c.timer, now.Add(c.g.cfg.Limits.AnswerAge/2))
 	}
@@ -266,22 +266,16 @@ func (c *conn) sentLocked(bytes int) {
 
 // writePing carries a fresh cursor, so that a viewer who sees nothing for weeks
 // still has one that is not expired.
-func (c *conn) writePing(t int64) bool {
+func (c *conn) writePing(t int64, p *pen) bool {
 	l := c.lens.Load()
 	if c.pos >= event.Seq(c.feed.head.Load()) {
 		c.posAt = c.g.cfg.Clock()
 	}
-	return c.send(wire.Ping{Cursor: string(c.cursor(nil, l)), T: t}.Append(nil))
+	return c.send(wire.Ping{Cursor: string(p.cursor(nil, c, l)), T: t}.Append(nil), time.Now())
 }
 
-// cursor appends a fresh cursor of the present position.
-func (c *conn) cursor(b []byte, l *lens) []byte {
-	return c.seal(b, l, c.pos, c.posAt)
-}
-
-func (c *conn) seal(b []byte, l *lens, pos event.Seq, at time.Time) []byte {
-	var nonce [wire.NonceSize]byte
-	c.g.random(nonce[:])
+// seal appends the cursor of a position.
+func (c *conn) seal(b []byte, l *lens, pos event.Seq, at time.Time, nonce [wire.NonceSize]byte) []byte {
 	return c.feed.sealer().AppendCursor(b, nonce, []byte(l.viewer.Subject), wire.Cursor{
 		Incarnation: c.feed.incarnation(), Seq: pos, Minutes: wire.Minutes(at), Channels: l.hash,
 	})

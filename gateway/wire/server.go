@@ -203,9 +203,12 @@ func appendRights(b []byte, rights []Right) []byte {
 
 // appendTime writes a time in UTC with milliseconds.
 func appendTime(b []byte, t time.Time) []byte {
-	b = append(b, '"')
-	b = t.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
-	return append(b, '"')
+	t = t.UTC()
+	// Only this layout has a fast path in package time: a third of the cost of
+	// one with milliseconds, which are put before its Z.
+	b = t.AppendFormat(append(b, '"'), time.RFC3339)
+	ms := t.Nanosecond() / 1e6
+	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z', '"')
 }
 
 // Batch collects the items of one events frame. The zero Batch is empty. Owned

@@ -52,6 +52,7 @@ var folders = []folder{
 	{root, shell, "the embeddable runtime, where the parts are plugged together"},
 	{"cmd/parley", shell, "the binary: flags, environment and files are read here only"},
 
+	{"internal/workerpool", shell, "goroutines that keep their stacks, for the two shells that start many"},
 	{"internal/*", support, "script environments, fakes and checks that only tests use"},
 }
 
@@ -77,6 +78,8 @@ var graph = []edge{
 	{"persistence", []string{root}, "actors and gateway declare what they need as small interfaces over event; the runtime plugs the journal in"},
 	{"gateway", []string{root}, "only the runtime opens the door; the parts behind it do not know sockets"},
 	{"gateway/wire", []string{"gateway", "client", "bench", root, "cmd/parley"}, "frames belong to the two ends of the socket; inside, the words are event's. The runtime and the tools of the binary name entries and reasons as the wire does"},
+
+	{"internal/workerpool", []string{"actors", "gateway"}, "they start a goroutine for every flush, attempt and burst of frames"},
 
 	{"driver", []string{"actors", "driver/*", root, "cmd/parley"}, "actors call the contract, drivers fulfil it, the runtime and the binary hand drivers over"},
 	{"driver/guide", []string{root, "cmd/parley"}, "a driver is chosen by configuration, which is read there"},
