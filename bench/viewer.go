@@ -27,6 +27,7 @@ type viewer struct {
 	crowd   *crowd
 	ws      *websocket.Conn
 	url     string
+	room    string // if it matters
 	token   string
 	session string
 	whole   bool // decodes every item and keeps its id

@@ -140,3 +140,55 @@ func TestOpenRunsNotice(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestStorm: connections that are lost at once, with and without the server,
+// get everything once.
+func TestStorm(t *testing.T) {
+	res, err := Storm(t.Context(), StormConfig{
+		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Connections: 60, Rooms: 3, Losses: 2, Kills: 1,
+		Pace: 40 * time.Millisecond, Calm: 150 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Bad() {
+		t.Errorf("%+v", res)
+	}
+	if len(res.Storms) != 3 || res.Items < 60*50 {
+		t.Errorf("%d items in %d storms", res.Items, len(res.Storms))
+	}
+	for _, s := range res.Storms {
+		if s.CaughtUpMaxMs <= 0 || s.CaughtUpP50Ms > s.CaughtUpMaxMs || (s.Kind == "kill") != (s.ReadyMs > 0) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestStormNotices: what a connection lost, got twice or got in another order is noticed.
+func TestStormNotices(t *testing.T) {
+	journal := map[string][]entry{"r": {
+		{ID: "a", Kind: "input"}, {ID: "b", Kind: "run.event", Type: "completed"},
+		{ID: "c", Kind: "input"}, {ID: "h", Kind: "run.event", Type: "checkpoint"}, {ID: "d", Kind: "run.event", Type: "completed"},
+	}}
+	for _, c := range []struct {
+		ids                   []string
+		lost, doubled, differ int
+	}{
+		{[]string{"c", "d"}, 0, 0, 0},
+		{[]string{"c"}, 1, 0, 0},
+		{nil, 2, 0, 0},
+		{[]string{"c", "c", "d"}, 0, 1, 0},
+		{[]string{"b", "c", "d"}, 0, 1, 0},
+		{[]string{"d", "c"}, 0, 0, 1},
+		{[]string{"c", "c"}, 0, 0, 1},
+	} {
+		v := &viewer{room: "r", total: uint64(len(c.ids))}
+		for _, id := range c.ids {
+			v.sum = addID(v.sum, id)
+		}
+		var r StormResult
+		if r.judge([]*viewer{v}, journal); r.Lost != c.lost || r.Doubled != c.doubled || r.Differ != c.differ {
+			t.Errorf("%v: %+v", c.ids, r)
+		}
+	}
+}

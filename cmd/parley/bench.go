@@ -17,6 +17,7 @@ type benchCommand struct {
 	Fanout     benchFanout     `cmd:"" help:"W2: one room with many viewers, one event at a time and in streams, with baselines."`
 	Idle       benchIdle       `cmd:"" help:"W3: memory per idle connection, resident room and hibernated room, beside raw gorilla."`
 	Activation benchActivation `cmd:"" help:"W4: the first input to rooms that sleep, and a start with many open runs."`
+	Storm      benchStorm      `cmd:"" help:"W5: 5,000 connections lost at once come back with their cursors."`
 
 	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
 	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
@@ -183,4 +184,30 @@ func (c *benchActivation) Run(ctx context.Context) error {
 		Place: c.place(), Small: c.Small, Large: c.Large, Rooms: c.Rooms, Rounds: c.Rounds, OpenRuns: c.OpenRuns,
 	})
 	return c.finish(res, err, err == nil && res.Bad(), "open runs were not resumed, or more than once")
+}
+
+type benchStorm struct {
+	benchPlace
+	Connections int           `default:"5000" help:"Connections that are lost at once."`
+	Rooms       int           `default:"50" help:"Rooms over which they are spread."`
+	Losses      int           `default:"3" help:"How often all connections are reset."`
+	Kills       int           `default:"1" help:"How often the server is killed instead."`
+	Pace        time.Duration `default:"2s" help:"Between the turns of each room."`
+}
+
+// Run measures how fast lost connections are caught up again, and fails when
+// they lost or doubled anything.
+func (c *benchStorm) Run(ctx context.Context) error {
+	res, err := bench.Storm(ctx, bench.StormConfig{
+		Place: c.place(), Connections: c.Connections, Rooms: c.Rooms, Losses: orNever(c.Losses), Kills: orNever(c.Kills), Pace: c.Pace,
+	})
+	return c.finish(res, err, err == nil && res.Bad(), "something was lost or doubled")
+}
+
+// orNever takes a 0 of the command line for what it says.
+func orNever(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
