@@ -41,6 +41,8 @@ type fileConfig struct {
 	Drivers   map[string]driverConfig `yaml:"drivers"`
 	Templates []templateConfig        `yaml:"templates"`
 	Limits    parley.Limits           `yaml:"limits"`
+	Drain     time.Duration           `yaml:"drain"`
+	Admin     adminConfig             `yaml:"admin"`
 	Log       logConfig               `yaml:"log"`
 }
 
@@ -107,6 +109,13 @@ type channelConfig struct {
 
 type logConfig struct {
 	Level string `yaml:"level"`
+}
+
+// adminConfig is the address at which operators look into the process. It is
+// another one than the clients': a heap dump holds what people say.
+type adminConfig struct {
+	Listen  string `yaml:"listen"`  // empty: there is none
+	Exposed bool   `yaml:"exposed"` // it may be another address than loopback
 }
 
 // loaded is what a configuration file gives.
@@ -211,6 +220,11 @@ func (l *loaded) build(dir string) error {
 	l.auth(bad, at)
 	c.Origins = f.Origins
 	c.Limits = f.Limits
+	if f.Drain < 0 || f.Drain > maxDrain {
+		bad.add("drain", f.Drain, "must be a duration up to "+maxDrain.String()+", or 0 for the default, 5s")
+	}
+	c.DrainSpread = f.Drain
+	f.Admin.check(bad, f.Listen)
 	l.drivers(bad, at)
 	l.templates(bad)
 	switch f.Log.Level {

@@ -91,6 +91,13 @@ func TestBadConfig(t *testing.T) {
 		"certificate":      {"cert: \"\"\n  key: \"\"", "cert: no.pem\n  key: no.key", []string{"tls: (cert and key): must be PEM files that belong together"}},
 		"stray file":       {"    kind: guide\n", "    kind: guide\n    file: x.yaml\n", []string{"a guide has neither"}},
 		"stray public key": {"kid: k1\n", "kid: k1\n      public: k1.pem\n", []string{`auth.keys[0].public: "k1.pem"`}},
+		"admin address":    {"listen: 127.0.0.1:8081", "listen: here", []string{`admin.listen: "here": must be host:port`}},
+		"admin for all":    {"listen: 127.0.0.1:8081", "listen: 0.0.0.0:8081", []string{`admin.listen: "0.0.0.0:8081": must be a loopback address, or exposed: true`}},
+		"admin for all 2":  {"listen: 127.0.0.1:8081", "listen: :8081", []string{`admin.listen: ":8081": must be a loopback address, or exposed: true`}},
+		"one address":      {"listen: 127.0.0.1:8081", "listen: 127.0.0.1:8080", []string{`admin.listen: "127.0.0.1:8080": must have another port than listen`}},
+		"one port":         {"listen: 127.0.0.1:8081", "listen: localhost:8080", []string{`admin.listen: "localhost:8080": must have another port than listen`}},
+		"long drain":       {"drain: 5s", "drain: 1h", []string{"drain: 1h0m0s: must be a duration up to 5m0s"}},
+		"negative drain":   {"drain: 5s", "drain: -1s", []string{"drain: -1s: must be a duration up to 5m0s"}},
 		"missing manifest": {"    kind: guide\n", "    kind: guide\n    manifest: nothing.yaml\n", []string{`drivers.guide.manifest: "nothing.yaml"`}},
 	} {
 		text := exampleConfig(t)

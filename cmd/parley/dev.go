@@ -53,7 +53,7 @@ func (c *devCommand) Run(ctx context.Context) error {
 		return errors.Join(err, ln.Close())
 	}
 	srv := newServer(d.Handler())
-	return run(ctx, d.Runtime, srv, func() error { return srv.Serve(ln) }, log, func() {
+	return run(ctx, d.Runtime, srv, func() error { return srv.Serve(ln) }, drainGrace+defaultDrain, log, func() {
 		_, _ = fmt.Fprintln(os.Stdout, "Talk with the rules guide at", d.URL())
 	})
 }

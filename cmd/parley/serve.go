@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -21,8 +22,13 @@ import (
 //go:embed example.yaml.tmpl
 var example string
 
-// drainTime bounds a graceful shutdown.
-const drainTime = 20 * time.Second
+// The bounds of a graceful shutdown. Beyond the time over which connections are
+// spread, drivers and rooms have drainGrace to come to rest.
+const (
+	maxDrain     = 5 * time.Minute
+	defaultDrain = 5 * time.Second
+	drainGrace   = 20 * time.Second
+)
 
 type serveCommand struct {
 	Config      string `type:"path" placeholder:"FILE" help:"Configuration file (YAML)."`
@@ -51,16 +57,22 @@ func (c *serveCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stopAdmin, err := serveAdmin(l.file.Admin, rt.Collector(), log)
+	if err != nil {
+		return errors.Join(err, rt.Shutdown(context.Background()))
+	}
 	ln, err := net.Listen("tcp", l.file.Listen)
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen %s: %w", l.file.Listen, err), rt.Shutdown(context.Background()))
+		return errors.Join(fmt.Errorf("listen %s: %w", l.file.Listen, err), stopAdmin(), rt.Shutdown(context.Background()))
 	}
 	srv := newServer(rt.Handler())
 	serve := func() error { return srv.Serve(ln) }
 	if l.file.TLS.Cert != "" {
 		serve = func() error { return srv.ServeTLS(ln, l.file.TLS.Cert, l.file.TLS.Key) }
 	}
-	return run(ctx, rt, srv, serve, log, func() { log.Info("serving", zap.String("address", ln.Addr().String())) })
+	bound := drainGrace + cmp.Or(l.config.DrainSpread, defaultDrain)
+	err = run(ctx, rt, srv, serve, bound, log, func() { log.Info("serving", zap.String("address", ln.Addr().String())) })
+	return errors.Join(err, stopAdmin())
 }
 
 func newServer(h http.Handler) *http.Server {
@@ -69,8 +81,9 @@ func newServer(h http.Handler) *http.Server {
 	}
 }
 
-// run starts the runtime, serves until ctx is done, then shuts down in good order.
-func run(ctx context.Context, rt *parley.Runtime, srv *http.Server, serve func() error, log *zap.Logger, up func()) error {
+// run starts the runtime, serves until ctx is done, then shuts down in good
+// order, which may take as long as bound.
+func run(ctx context.Context, rt *parley.Runtime, srv *http.Server, serve func() error, bound time.Duration, log *zap.Logger, up func()) error {
 	failed := make(chan error, 1) // Serve returns once
 	go func() { failed <- serve() }()
 	err := rt.Start(ctx)
@@ -82,9 +95,9 @@ func run(ctx context.Context, rt *parley.Runtime, srv *http.Server, serve func()
 		case err = <-failed:
 		}
 	}
-	bound, cancel := context.WithTimeout(context.Background(), drainTime)
+	limit, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	err = errors.Join(err, rt.Shutdown(bound), srv.Shutdown(bound))
+	err = errors.Join(err, rt.Shutdown(limit), srv.Shutdown(limit))
 	writeCounters(rt, log)
 	if err == nil {
 		log.Info("stopped")
