@@ -167,8 +167,11 @@ func TestStorm(t *testing.T) {
 // TestStormNotices: what a connection lost, got twice or got in another order is noticed.
 func TestStormNotices(t *testing.T) {
 	journal := map[string][]entry{"r": {
-		{ID: "a", Kind: "input"}, {ID: "b", Kind: "run.event", Type: "completed"},
-		{ID: "c", Kind: "input"}, {ID: "h", Kind: "run.event", Type: "checkpoint"}, {ID: "d", Kind: "run.event", Type: "completed"},
+		{ID: "a", Kind: "input"},
+		{ID: "b", Kind: "run.event", Type: "completed"},
+		{ID: "c", Kind: "input"},
+		{ID: "h", Kind: "run.event", Type: "checkpoint"},
+		{ID: "d", Kind: "run.event", Type: "completed"},
 	}}
 	for _, c := range []struct {
 		ids                   []string
@@ -190,5 +193,21 @@ func TestStormNotices(t *testing.T) {
 		if r.judge([]*viewer{v}, journal); r.Lost != c.lost || r.Doubled != c.doubled || r.Differ != c.differ {
 			t.Errorf("%v: %+v", c.ids, r)
 		}
+	}
+}
+
+// TestSoak: W7 gives a trend of memory and goroutines under load.
+func TestSoak(t *testing.T) {
+	res, err := Soak(t.Context(), SoakConfig{
+		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Rooms: 4, Duration: 600 * time.Millisecond, Stay: 100 * time.Millisecond, Each: 2, Samples: 12,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Turns == 0 || res.PerSecond <= 0 || res.Commits < 1 || res.RSS.Median < 5 || res.Goroutines.Median < 5 || res.Live.Median <= 0 {
+		t.Errorf("%+v", res)
+	}
+	if len(res.RSS.Samples) < 10 || res.RSS.Low > res.RSS.PerHour || res.RSS.High < res.RSS.PerHour {
+		t.Errorf("trend of RSS: %+v", res.RSS)
 	}
 }

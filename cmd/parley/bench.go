@@ -18,6 +18,7 @@ type benchCommand struct {
 	Idle       benchIdle       `cmd:"" help:"W3: memory per idle connection, resident room and hibernated room, beside raw gorilla."`
 	Activation benchActivation `cmd:"" help:"W4: the first input to rooms that sleep, and a start with many open runs."`
 	Storm      benchStorm      `cmd:"" help:"W5: 5,000 connections lost at once come back with their cursors."`
+	Soak       benchSoak       `cmd:"" help:"W7: ten minutes of turns in rooms that sleep and wake; do memory and goroutines grow?"`
 
 	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
 	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
@@ -210,4 +211,18 @@ func orNever(n int) int {
 		return -1
 	}
 	return n
+}
+
+type benchSoak struct {
+	benchPlace
+	Rooms    int           `default:"64" help:"Clients, each in one room at a time."`
+	Duration time.Duration `default:"10m" help:"How long to measure after the warm-up."`
+	Warm     time.Duration `default:"0s" help:"The warm-up; default: a third of the duration, at most 3m."`
+}
+
+// Run loads a server for a long time and fails when its memory or its
+// goroutines grow.
+func (c *benchSoak) Run(ctx context.Context) error {
+	res, err := bench.Soak(ctx, bench.SoakConfig{Place: c.place(), Rooms: c.Rooms, Duration: c.Duration, Warm: c.Warm})
+	return c.finish(res, err, err == nil && res.Bad(), "memory or goroutines grow")
 }
