@@ -191,16 +191,18 @@ func (p *process) wait() error {
 	return p.exit
 }
 
-// get returns the status and the body of a page.
+// get returns the status and the body of a page; 0 when there is no answer, which
+// fails the test.
 func (p *process) get(url string) (int, string) {
 	p.Helper()
 	res, err := http.Get(url)
 	if err != nil {
-		p.Fatal(err)
+		p.Error(err)
+		return 0, ""
 	}
 	body, err := io.ReadAll(res.Body)
 	if err = errors.Join(err, res.Body.Close()); err != nil {
-		p.Fatal(err)
+		p.Error(err)
 	}
 	return res.StatusCode, string(body)
 }
@@ -338,6 +340,21 @@ func (s *seat) read() (frame, error) {
 // say sends an input.
 func (s *seat) say(id string) error {
 	return s.ws.WriteJSON(map[string]any{"type": "input", "id": id, "channel": "public", "text": "What is this?", "modality": "text"})
+}
+
+// answer reads until an input is answered: an empty code is accepted.
+func (s *seat) answer(id string) (code string, duplicate bool, err error) {
+	for {
+		f, err := s.read()
+		switch {
+		case err != nil:
+			return "", false, err
+		case f.Type == "accepted" && f.ID == id:
+			return "", f.Duplicate, nil
+		case f.Type == "error":
+			return f.Code, false, nil
+		}
+	}
 }
 
 // turn says something and reads until the run has ended.
