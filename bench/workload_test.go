@@ -211,3 +211,23 @@ func TestSoak(t *testing.T) {
 		t.Errorf("trend of RSS: %+v", res.RSS)
 	}
 }
+
+// TestNeighbours: W8 compares rooms with and without bad neighbours, which are
+// really bad, and the rooms are served all the time.
+func TestNeighbours(t *testing.T) {
+	res, err := Neighbours(t.Context(), NeighboursConfig{
+		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Rooms: 4, Rounds: 1, Window: 1500 * time.Millisecond, Deaf: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Bad() {
+		t.Errorf("faults: %v", res.Faults)
+	}
+	if res.FirstRatio <= 0 || res.TurnRatio <= 0 || len(res.Rounds) != 1 || res.Rounds[0].Turns < 30 || res.Rounds[0].TurnP50 <= 0 {
+		t.Errorf("%+v", res)
+	}
+	if res.Flooded < 100 || res.Refused == 0 || res.Closed == 0 || res.Hung < 4 || res.Deafened < 2 {
+		t.Errorf("the neighbours were not bad: %+v", res)
+	}
+}

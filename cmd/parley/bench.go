@@ -19,6 +19,7 @@ type benchCommand struct {
 	Activation benchActivation `cmd:"" help:"W4: the first input to rooms that sleep, and a start with many open runs."`
 	Storm      benchStorm      `cmd:"" help:"W5: 5,000 connections lost at once come back with their cursors."`
 	Soak       benchSoak       `cmd:"" help:"W7: ten minutes of turns in rooms that sleep and wake; do memory and goroutines grow?"`
+	Neighbours benchNeighbours `cmd:"" help:"W8: what a viewer that never reads, a driver that never returns and a client that floods do to other rooms."`
 
 	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
 	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
@@ -225,4 +226,23 @@ type benchSoak struct {
 func (c *benchSoak) Run(ctx context.Context) error {
 	res, err := bench.Soak(ctx, bench.SoakConfig{Place: c.place(), Rooms: c.Rooms, Duration: c.Duration, Warm: c.Warm})
 	return c.finish(res, err, err == nil && res.Bad(), "memory or goroutines grow")
+}
+
+type benchNeighbours struct {
+	benchPlace
+	Rooms  int           `default:"64" help:"Rooms that behave."`
+	Pace   time.Duration `default:"250ms" help:"Between the inputs of such a room."`
+	Rounds int           `default:"5" help:"Rounds, each with and without the bad neighbours."`
+	Window time.Duration `default:"10s" help:"How long each half of a round is."`
+	Flood  int           `default:"2000" help:"Frames a second of the client that floods."`
+	Deaf   int           `default:"8" help:"Viewers that never read."`
+}
+
+// Run measures what bad neighbours do to other rooms, and fails when those were
+// not served.
+func (c *benchNeighbours) Run(ctx context.Context) error {
+	res, err := bench.Neighbours(ctx, bench.NeighboursConfig{
+		Place: c.place(), Rooms: c.Rooms, Pace: c.Pace, Rounds: c.Rounds, Window: c.Window, Flood: c.Flood, Deaf: c.Deaf,
+	})
+	return c.finish(res, err, err == nil && res.Bad(), "rooms that behave were not served")
 }
