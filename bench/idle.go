@@ -47,18 +47,20 @@ type IdleConnections struct {
 	Asleep Footprint `json:"perConnectionRoomsAsleep"`
 }
 
-// IdleRooms is W3 of rooms without connections. Awake is what rooms give back
-// when they go to sleep, AwakeMost also what the subject that visited them leaves
-// behind for two minutes. Asleep is what is left in the process that made the
-// rooms, Reopened what a process has that has only opened their store.
+// IdleRooms is W3 of rooms without connections. A server remembers for two
+// minutes who visited a room; Awake is without that, AwakeVisited with it.
+// GivenBack is what a room that goes to sleep gives back. Asleep is what is left
+// in the process that made the rooms, once it has forgotten their visitors;
+// Reopened what a process has that has only opened their store.
 type IdleRooms struct {
 	Count         int       `json:"count"`
 	SecondsToMake float64   `json:"secondsToMake"`
 	Awake         Footprint `json:"perRoomAwake"`
-	AwakeMost     Footprint `json:"perRoomAwakeAndVisited"`
+	AwakeVisited  Footprint `json:"perRoomAwakeAndVisited"`
+	GivenBack     Footprint `json:"perRoomGivenBackAtSleep"`
 	Asleep        Footprint `json:"perRoomAsleep"`
 	Reopened      Footprint `json:"perRoomReopened"`
-	Late          bool      `json:"someMayHaveSleptBeforeTheyWereMeasured"`
+	Late          bool      `json:"someSleptBeforeTheyWereMeasured"` // the figures of awake rooms are too low then
 }
 
 // Footprint is memory per thing, in KB of 1,000 bytes, and goroutines.
@@ -76,6 +78,13 @@ func per(from, to memory, n int) Footprint {
 	return Footprint{
 		RSS: kb(from.RSS, to.RSS), Anonymous: kb(from.Anonymous, to.Anonymous), HeapInUse: kb(int64(from.HeapInUse), int64(to.HeapInUse)),
 		Stacks: kb(int64(from.Stacks), int64(to.Stacks)), Goroutines: float64(to.Goroutines-from.Goroutines) / float64(n),
+	}
+}
+
+func (f Footprint) less(o Footprint) Footprint {
+	return Footprint{
+		RSS: f.RSS - o.RSS, Anonymous: f.Anonymous - o.Anonymous, HeapInUse: f.HeapInUse - o.HeapInUse,
+		Stacks: f.Stacks - o.Stacks, Goroutines: f.Goroutines - o.Goroutines,
 	}
 }
 
@@ -294,7 +303,8 @@ func (c *IdleConfig) rooms(ctx context.Context, dir string, n int, reopen bool) 
 	if err != nil {
 		return nil, err
 	}
-	out.Awake, out.AwakeMost, out.Asleep = per(visited, awake, n), per(empty, awake, n), per(empty, asleep, n)
+	out.AwakeVisited, out.GivenBack, out.Asleep = per(empty, awake, n), per(visited, awake, n), per(empty, asleep, n)
+	out.Awake = out.AwakeVisited.less(per(asleep, visited, n))
 	_, err = s.stop()
 	running = false
 	if err != nil || !reopen {
@@ -374,6 +384,7 @@ func (c *IdleConnections) print(w io.Writer) {
 	printFigures(w, label,
 		figure{"RSS per connection, rooms awake", "KB", c.Awake.RSS},
 		figure{"heap in use per connection, rooms awake", "KB", c.Awake.HeapInUse},
+		figure{"stacks per connection, rooms awake", "KB", c.Awake.Stacks},
 		figure{"RSS per connection, rooms asleep", "KB", c.Asleep.RSS},
 		figure{"heap in use per connection, rooms asleep", "KB", c.Asleep.HeapInUse},
 		figure{"stacks per connection, rooms asleep", "KB", c.Asleep.Stacks},
@@ -385,10 +396,11 @@ func (r *IdleRooms) printResident(w io.Writer) {
 	printFigures(w, label,
 		figure{"made and visited in", "s", r.SecondsToMake},
 		figure{"RSS per resident room", "KB", r.Awake.RSS},
-		figure{"RSS per resident room, with what its visitor left", "KB", r.AwakeMost.RSS},
+		figure{"RSS per resident room, with what its visitor left", "KB", r.AwakeVisited.RSS},
 		figure{"heap in use per resident room", "KB", r.Awake.HeapInUse},
-		figure{"heap in use per resident room, with what its visitor left", "KB", r.AwakeMost.HeapInUse},
-		figure{"RSS per room once asleep", "KB", r.Asleep.RSS})
+		figure{"heap in use given back when it goes to sleep", "KB", r.GivenBack.HeapInUse},
+		figure{"RSS per room once asleep", "KB", r.Asleep.RSS},
+		figure{"heap in use per room once asleep", "KB", r.Asleep.HeapInUse})
 	if r.Late {
 		_, _ = fmt.Fprintf(w, "%s  they were not made fast enough: some slept before they were measured\n", label)
 	}

@@ -8,6 +8,7 @@ import (
 // TestFanout: W2 gives figures of both parts, with its baselines, and every
 // viewer gets the same.
 func TestFanout(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Fanout(t.Context(), FanoutConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output(), Profiles: t.TempDir()}, Viewers: 20, Duration: 600 * time.Millisecond, Stream: 100, Node: "node",
 	})
@@ -81,6 +82,7 @@ func TestViewersNotice(t *testing.T) {
 
 // TestIdle: W3 gives figures of connections and rooms that do nothing.
 func TestIdle(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Idle(t.Context(), IdleConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Connections: 200, Rooms: []int{5}, Resident: 100, Hibernated: 100,
 		Sleep: 200 * time.Millisecond, Forget: 300 * time.Millisecond,
@@ -92,7 +94,7 @@ func TestIdle(t *testing.T) {
 	if c.Count != 200 || c.Rooms != 5 || c.Asleep.RSS <= 0 || c.Asleep.Goroutines < 0.9 || res.RawPerConn <= 0 || res.RawRoutines < 0.9 {
 		t.Errorf("connections: %+v, raw %v", c, res.RawPerConn)
 	}
-	if r := res.Resident; r.Count != 100 || r.SecondsToMake <= 0 || r.AwakeMost.HeapInUse <= 0 {
+	if r := res.Resident; r.Count != 100 || r.SecondsToMake <= 0 || r.AwakeVisited.HeapInUse <= 0 {
 		t.Errorf("resident rooms: %+v", r)
 	}
 	if r := res.Hibernated; r.Count != 100 || r.Reopened == (Footprint{}) {
@@ -102,6 +104,7 @@ func TestIdle(t *testing.T) {
 
 // TestActivation: W4 gives figures of rooms that are woken and of runs that go on.
 func TestActivation(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Activation(t.Context(), ActivationConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Large: 1000, Rooms: 2, Rounds: 1, OpenRuns: 50,
 	})
@@ -144,6 +147,7 @@ func TestOpenRunsNotice(t *testing.T) {
 // TestStorm: connections that are lost at once, with and without the server,
 // get everything once.
 func TestStorm(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Storm(t.Context(), StormConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Connections: 60, Rooms: 3, Losses: 2, Kills: 1,
 		Pace: 40 * time.Millisecond, Calm: 150 * time.Millisecond,
@@ -198,6 +202,7 @@ func TestStormNotices(t *testing.T) {
 
 // TestSoak: W7 gives a trend of memory and goroutines under load.
 func TestSoak(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Soak(t.Context(), SoakConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Rooms: 4, Duration: 600 * time.Millisecond, Stay: 100 * time.Millisecond, Each: 2, Samples: 12,
 	})
@@ -215,6 +220,7 @@ func TestSoak(t *testing.T) {
 // TestNeighbours: W8 compares rooms with and without bad neighbours, which are
 // really bad, and the rooms are served all the time.
 func TestNeighbours(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	res, err := Neighbours(t.Context(), NeighboursConfig{
 		Place: Place{Binary: binary, Dir: t.TempDir(), Out: t.Output()}, Rooms: 4, Rounds: 1, Window: 1500 * time.Millisecond, Deaf: 2,
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"parley/bench"
@@ -20,6 +21,7 @@ type benchCommand struct {
 	Storm      benchStorm      `cmd:"" help:"W5: 5,000 connections lost at once come back with their cursors."`
 	Soak       benchSoak       `cmd:"" help:"W7: ten minutes of turns in rooms that sleep and wake; do memory and goroutines grow?"`
 	Neighbours benchNeighbours `cmd:"" help:"W8: what a viewer that never reads, a driver that never returns and a client that floods do to other rooms."`
+	All        benchAll        `cmd:"" help:"All workloads in turn, about 40 minutes."`
 
 	Serve benchServe `cmd:"" hidden:"" help:"The server under test."`
 	Raw   benchRaw   `cmd:"" hidden:"" help:"The baseline of fan-out and idle connections."`
@@ -245,4 +247,46 @@ func (c *benchNeighbours) Run(ctx context.Context) error {
 		Place: c.place(), Rooms: c.Rooms, Pace: c.Pace, Rounds: c.Rounds, Window: c.Window, Flood: c.Flood, Deaf: c.Deaf,
 	})
 	return c.finish(res, err, err == nil && res.Bad(), "rooms that behave were not served")
+}
+
+// benchAll runs every workload, one after the other.
+type benchAll struct {
+	Dir      string `type:"path" default:"bench/results" help:"Where a file of results is written for each workload."`
+	Data     string `type:"existingdir" help:"Where the data goes; default: the system's temporary directory."`
+	Profiles string `type:"path" placeholder:"DIR" help:"Write CPU and heap profiles of the server to this directory."`
+	Node     string `type:"path" default:"bench/node" help:"Directory in which npm has installed ws for the baseline."`
+}
+
+// Run runs all workloads with their own defaults. One that fails does not keep
+// the others from running.
+func (c *benchAll) Run(ctx context.Context) error {
+	place := func(name string) benchPlace {
+		return benchPlace{Dir: c.Data, JSON: filepath.Join(c.Dir, name+".json"), Profiles: c.Profiles}
+	}
+	turn := benchTurn{Dir: c.Data, JSON: filepath.Join(c.Dir, "w1-turn.json")}
+	kill := benchKill{
+		Rooms: 64, Rounds: 20, Most: 2 * time.Second, Prefill: 1_000_000, Dir: c.Data, JSON: filepath.Join(c.Dir, "w6-kill-1m-entries.json"),
+	}
+	var errs []error
+	for _, w := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"W1", turn.Run},
+		{"W2", (&benchFanout{benchPlace: place("w2-fanout"), Node: c.Node}).Run},
+		{"W3", (&benchIdle{benchPlace: place("w3-idle")}).Run},
+		{"W4", (&benchActivation{benchPlace: place("w4-activation")}).Run},
+		{"W5", (&benchStorm{benchPlace: place("w5-storm"), Losses: 3, Kills: 1}).Run},
+		{"W6", kill.Run},
+		{"W7", (&benchSoak{benchPlace: place("w7-soak")}).Run},
+		{"W8", (&benchNeighbours{benchPlace: place("w8-neighbours")}).Run},
+	} {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := w.run(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", w.name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
