@@ -228,7 +228,7 @@ func (r *roomActor) runOver(pid *actor.PID) {
 			continue
 		}
 		delete(r.runs, id)
-		r.used = r.now()
+		r.used, r.shed = r.now(), false
 		if !x.ended {
 			// Its actor ended by itself, so nobody minds the driver any more.
 			r.log.Error("a run's actor ended by itself", zap.String("room", string(r.id)), zap.String("run", string(id.run)))

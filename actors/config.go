@@ -37,6 +37,9 @@ type Config struct {
 
 	// IdleAfter is how long a room stays awake after its last command. Default 60 s.
 	IdleAfter time.Duration
+	// ShedAfter is how long after its last command an awake room lets go of what it
+	// can read again: its latest entries, its view, its scratch memory. Default 5 s.
+	ShedAfter time.Duration
 	// CommitDeadline is after how long a caller is told that the outcome of his
 	// command is not known. Default 5 s.
 	CommitDeadline time.Duration
@@ -97,6 +100,7 @@ type Config struct {
 // withDefaults returns c with its zero members replaced.
 func (c Config) withDefaults() Config {
 	or(&c.IdleAfter, 60*time.Second)
+	or(&c.ShedAfter, 5*time.Second)
 	or(&c.CommitDeadline, 5*time.Second)
 	or(&c.StuckAfter, 30*time.Second)
 	or(&c.Grace, 5*time.Second)
@@ -166,6 +170,7 @@ func (c Config) Validate() error {
 		d   time.Duration
 	}{
 		{"IdleAfter", c.IdleAfter},
+		{"ShedAfter", c.ShedAfter},
 		{"CommitDeadline", c.CommitDeadline},
 		{"Grace", c.Grace},
 		{"DrainGrace", c.DrainGrace},

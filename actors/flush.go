@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -295,10 +296,30 @@ func (r *roomActor) decide(f *flight, msg any) (d room.Decision, err error) {
 // row returns a row of the room's history: as the batch being built leaves it,
 // else as the journal holds it. No batch is in flight.
 func (r *roomActor) row(f *flight, k event.Key) (event.Row, error) {
-	if i, ok := r.rowAt[k]; ok {
+	if i, ok := r.rowOf(f.batch, k); ok {
 		return f.batch.Rows[i].Row, nil
 	}
 	return r.sys.cfg.Journal.Row(r.id, k)
+}
+
+// fewRows is how many rows of a batch are searched one by one, which most
+// batches never exceed.
+const fewRows = 16
+
+// rowOf finds a row of the batch being built.
+func (r *roomActor) rowOf(b *event.Batch, k event.Key) (int, bool) {
+	if len(b.Rows) <= fewRows {
+		i := slices.IndexFunc(b.Rows, func(row event.KeyedRow) bool { return row.Key == k })
+		return i, i >= 0
+	}
+	if r.rowAt == nil {
+		r.rowAt = map[event.Key]int{}
+	}
+	for i := len(r.rowAt); i < len(b.Rows); i++ {
+		r.rowAt[b.Rows[i].Key] = i
+	}
+	i, ok := r.rowAt[k]
+	return i, ok
 }
 
 // fits reports whether a decision still goes into the batch. Into an empty one
@@ -327,14 +348,10 @@ func (r *roomActor) apply(f *flight, d room.Decision) {
 		for _, row := range rows {
 			f.size += rowSize(row.Row)
 			// Of one key only the last row counts.
-			if i, ok := r.rowAt[row.Key]; ok {
+			if i, ok := r.rowOf(b, row.Key); ok {
 				b.Rows[i] = row
 				continue
 			}
-			if r.rowAt == nil {
-				r.rowAt = map[event.Key]int{}
-			}
-			r.rowAt[row.Key] = len(b.Rows)
 			b.Rows = append(b.Rows, row)
 		}
 	}

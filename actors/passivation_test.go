@@ -359,3 +359,45 @@ func TestASnapshotIsWrittenAfter512Entries(t *testing.T) {
 		again.stop()
 	})
 }
+
+func TestAnIdleRoomLetsGoOfWhatCanBeReadAgainAndStaysAwake(t *testing.T) {
+	in(t, func(r *rig) {
+		r.create("hall")
+		r.say("hall", "i1")
+		r.must(r.Ask(context.Background(), "hall", event.ReadView{}))
+		synctest.Wait()
+		held := func() (entries int, view bool) {
+			return len(r.feeds.find("hall").tail.Load().entries), r.View("hall") != nil
+		}
+		if n, view := held(); n != 7 || !view {
+			t.Fatalf("a busy room holds %d entries, view %v", n, view)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n, view := held(); n != 0 || view {
+			t.Errorf("an idle room holds %d entries, view %v", n, view)
+		}
+		if n := r.counts.rooms.Load(); n != 1 {
+			t.Errorf("%d rooms are awake", n)
+		}
+		if es, head, err := r.Read("hall", 0, 10); err != nil || head != 7 || len(es) != 7 {
+			t.Errorf("a reader gets %d entries, head %d, %v", len(es), head, err)
+		}
+		if v := r.must(r.Ask(context.Background(), "hall", event.ReadView{})).(*event.View); v.Head != 7 {
+			t.Errorf("the view is at %d", v.Head)
+		}
+		r.say("hall", "i2")
+		synctest.Wait()
+		if n, _ := held(); n != 6 {
+			t.Errorf("a room in use again holds %d entries", n)
+		}
+		if es, head, err := r.Read("hall", 0, 20); err != nil || head != 13 || len(es) != 13 {
+			t.Errorf("a reader from the start gets %d entries, head %d, %v", len(es), head, err)
+		}
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if n, _ := held(); n != 0 {
+			t.Errorf("idle again, the room holds %d entries", n)
+		}
+	})
+}

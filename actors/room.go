@@ -71,7 +71,8 @@ type roomActor struct {
 	settled   bool              // what the room was woken for is done
 	said      event.Seq         // the head that the followers were told
 	shown     *event.View       // the last view that was built
-	rowAt     map[event.Key]int // of the batch being built
+	rowAt     map[event.Key]int // of the batch being built, once it has many rows
+	shed      bool              // nothing was done since letGo
 }
 
 // attemptID names an attempt of a run.
@@ -167,7 +168,7 @@ func (r *roomActor) Receive(ctx actor.Context) {
 
 // command takes a command in, or refuses it where it will not be decided soon.
 func (r *roomActor) command(q *request) {
-	r.used = r.now()
+	r.used, r.shed = r.now(), false
 	switch {
 	case r.phase == dead:
 		r.sys.answer(q, nil, refuseDead())
@@ -237,6 +238,9 @@ func (r *roomActor) time() {
 			r.ticked = now.Add(r.sys.cfg.Retry)
 			r.pending.push(item{msg: room.Tick{}})
 		}
+		if !r.shed && r.idle() && !now.Before(r.shedAt()) {
+			r.letGo()
+		}
 		if !r.asked && !r.draining && r.idle() && !now.Before(r.restAt()) {
 			r.asked = true
 			r.ctx.Send(r.sys.registry, wantsRest{r.self})
@@ -271,6 +275,9 @@ func (r *roomActor) arm() {
 			if t := r.state.NextTick(); !t.IsZero() {
 				at(later(t, r.ticked))
 			}
+		}
+		if !r.shed && r.idle() {
+			at(r.shedAt())
 		}
 		if !r.asked && !r.draining && r.idle() {
 			at(r.restAt())
@@ -320,6 +327,19 @@ func (r *roomActor) restAt() time.Time {
 		after = min(after, soon)
 	}
 	return r.used.Add(after)
+}
+
+func (r *roomActor) shedAt() time.Time { return r.used.Add(r.sys.cfg.ShedAfter) }
+
+// letGo drops what an idle room can do without: who reads goes to the journal,
+// and who asks for the view has it built again. After a turn that is most of
+// what the room holds.
+func (r *roomActor) letGo() {
+	r.shed = true
+	r.tail.reset()
+	r.feed.tail.Store(&tail{head: r.state.Head()})
+	r.feed.view.Store(nil)
+	r.shown, r.rowAt, r.pending = nil, nil, queue{}
 }
 
 // restNow is the registry's answer to wantsRest. What was sent before it has

@@ -98,9 +98,10 @@ type Token struct {
 	ID      string // jti; "" when it has none
 }
 
-// Verifier verifies tokens. Immutable; safe for concurrent use.
+// Verifier verifies tokens. Safe for concurrent use.
 type Verifier struct {
-	auth Auth
+	auth   Auth
+	rights rights
 }
 
 // NewVerifier returns a Verifier, or all that is wrong with a.
@@ -150,6 +151,7 @@ func (v *Verifier) Verify(token string, now time.Time) (*Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
+	v.rights.share(&a)
 	return &Token{Access: a, Expires: c.ExpiresAt.Time, ID: c.ID}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -212,5 +213,47 @@ func TestMintRefusesWhatNobodyWouldTake(t *testing.T) {
 		if s, err := Mint(c.key, c.c); err == nil {
 			t.Errorf("%s: minted %s", name, s)
 		}
+	}
+}
+
+func TestTokensThatAllowTheSameShareOnlyThat(t *testing.T) {
+	var r rights
+	access := func(sub string, rooms []string, can ...event.Scope) event.Access {
+		a := event.Access{
+			Subject: event.ParticipantID(sub), Rooms: rooms, Scopes: []event.Scope{event.ScopeRead},
+			Channels: []event.ChannelRule{{Match: "public", Can: can, Disclosure: event.ToRoom()}},
+		}
+		r.share(&a)
+		return a
+	}
+	a := access("ann", []string{"hall"}, event.ScopeRead)
+	b := access("bob", []string{"hall"}, event.ScopeRead)
+	if &a.Rooms[0] != &b.Rooms[0] || &a.Channels[0] != &b.Channels[0] || a.Subject != "ann" || b.Subject != "bob" {
+		t.Error("equal rights are not shared, or more than the rights are")
+	}
+	for name, other := range map[string]event.Access{
+		"other rooms":        access("eve", []string{"hall", "den"}, event.ScopeRead),
+		"other rights":       access("eve", []string{"hall"}, event.ScopeRead, event.ScopeInput),
+		"a name like a list": access("eve", []string{"hall\x00den"}, event.ScopeRead),
+	} {
+		if sameRights(a, other) || &a.Rooms[0] == &other.Rooms[0] {
+			t.Errorf("%s: shared", name)
+		}
+	}
+	if x := access("eve", []string{"hall", "den"}, event.ScopeRead); len(x.Rooms) != 2 {
+		t.Errorf("a list with a colliding key was taken for another: %q", x.Rooms)
+	}
+	own := event.Access{Subject: "ann", Channels: []event.ChannelRule{{Match: "public", Disclosure: event.ToParticipants("ann")}}}
+	r.share(&own)
+	theirs := event.Access{Subject: "bob", Channels: []event.ChannelRule{{Match: "public", Disclosure: event.ToParticipants("bob")}}}
+	r.share(&theirs)
+	if !theirs.Channels[0].Disclosure.Includes("bob") || theirs.Channels[0].Disclosure.Includes("ann") {
+		t.Error("a rule that names its subject was shared")
+	}
+	for i := range 2 * maxRights {
+		access("ann", []string{fmt.Sprint("room", i)}, event.ScopeRead)
+	}
+	if len(r.known) > maxRights {
+		t.Errorf("%d lists are remembered", len(r.known))
 	}
 }

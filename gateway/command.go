@@ -73,6 +73,7 @@ func (c *conn) frame(raw []byte) {
 		c.acknowledge(f)
 	case *wire.Pong:
 		c.pong(f.T)
+		c.anew = true
 	}
 }
 

@@ -32,6 +32,7 @@ type conn struct {
 	subject event.ParticipantID
 	seat    *seat
 	feed    *feed
+	anew    bool // another goroutine is to read on
 	frames  bucket
 	excess  bucket // frames beyond the limit, of which only so many are borne
 
@@ -134,9 +135,7 @@ func isTimeout(err error) bool {
 // serve reads until the end.
 func (c *conn) serve() {
 	err := c.read()
-	if errors.Is(err, errGreeted) {
-		// Verifying a token has grown this goroutine's stack to 8 KB, which it would
-		// keep; a new one reads with 4 KB.
+	if errors.Is(err, errAnew) {
 		go c.serve()
 		return
 	}
@@ -163,8 +162,10 @@ func (c *conn) serve() {
 	c.g.cfg.Logger.Debug("connection ended", zap.String("room", string(c.room)), zap.String("conn", c.id), zap.Int("code", int(code)))
 }
 
-// errGreeted ends the reading of the goroutine that took hello.
-var errGreeted = errors.New("gateway: the connection is ready")
+// errAnew lets another goroutine go on reading. Taking a frame grows the stack
+// to 8 KB and more, which a goroutine keeps; one that has only waited has 4 KB.
+// So an idle connection gets a new one after hello and after each pong.
+var errAnew = errors.New("gateway: another goroutine reads on")
 
 // read returns why there is no more to read: a close frame or the end of the
 // socket, the deadline that the writer sets after its close frame, or a frame
@@ -174,7 +175,6 @@ func (c *conn) read() (err error) {
 	if c.ws.Subprotocol() != wire.Subprotocol {
 		c.shut(wire.CloseVersionUnsupported)
 	}
-	greeted := c.lens.Load() != nil
 	for {
 		kind, data, err := c.ws.ReadMessage()
 		c.g.stats.bytesIn.Add(uint64(len(data)))
@@ -187,8 +187,9 @@ func (c *conn) read() (err error) {
 			c.shut(wire.CloseUnsupported)
 		default:
 			c.frame(data)
-			if !greeted && c.lens.Load() != nil {
-				return errGreeted
+			if c.anew {
+				c.anew = false
+				return errAnew
 			}
 		}
 	}

@@ -107,7 +107,8 @@ func New(cfg Config) (*Gateway, error) {
 		g.origins[o] = true
 	}
 	g.upgrader = websocket.Upgrader{
-		ReadBufferSize: 1024, WriteBufferSize: 4096, WriteBufferPool: &sync.Pool{},
+		// What idle clients send fits; the rest of what is longer is read around the buffer.
+		ReadBufferSize: 256, WriteBufferSize: 4096, WriteBufferPool: &sync.Pool{},
 		Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: cfg.Limits.HelloTimeout,
 		CheckOrigin:       func(*http.Request) bool { return true }, // the handler has checked it with its own answer
 		EnableCompression: false,                                    // SetReadLimit would count compressed bytes

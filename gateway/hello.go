@@ -168,6 +168,7 @@ func (c *conn) start(h *wire.Hello, l *lens, done event.Done) error {
 	ready.Cursor = string(c.seal(nil, l, c.pos, c.posAt, nonce))
 	c.ws.SetReadLimit(int64(c.g.cfg.Limits.ClientFrame))
 	c.lens.Store(l)
+	c.anew = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing != 0 {

@@ -40,12 +40,7 @@ type State struct {
 
 // New returns the state of a room that was never created.
 func New(id event.RoomID) *State {
-	return &State{
-		id:    id,
-		focus: map[event.ParticipantID]event.AgentID{},
-		lanes: map[event.ChannelID]*channel.Lane{},
-		byRun: map[event.RunID]event.ChannelID{},
-	}
+	return &State{id: id} // its maps are made when they are needed: most rooms are idle
 }
 
 // Head is the position of the last entry that was applied.
@@ -78,7 +73,7 @@ func (s *State) Apply(e *event.Entry) []event.KeyedRow {
 	case *event.InputAdmitted:
 		l := s.lane(e.Channel)
 		rows := l.ApplyInput(e, x)
-		s.byRun[x.Run] = e.Channel
+		put(&s.byRun, x.Run, e.Channel)
 		return rows
 	case *event.RunEvent:
 		l := s.lanes[e.Channel]
@@ -102,7 +97,7 @@ func (s *State) Apply(e *event.Entry) []event.KeyedRow {
 		if x.Agent == "" {
 			delete(s.focus, x.Subject)
 		} else {
-			s.focus[x.Subject] = x.Agent
+			put(&s.focus, x.Subject, x.Agent)
 		}
 	case *event.Drained:
 		for _, l := range s.lanes {
@@ -116,11 +111,19 @@ func (s *State) Apply(e *event.Entry) []event.KeyedRow {
 	return nil
 }
 
+// put sets a value in a map that may not have been made yet.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
+}
+
 func (s *State) lane(ch event.ChannelID) *channel.Lane {
 	l := s.lanes[ch]
 	if l == nil {
 		l = &channel.Lane{Channel: ch}
-		s.lanes[ch] = l
+		put(&s.lanes, ch, l)
 	}
 	return l
 }
@@ -262,15 +265,15 @@ func Restore(id event.RoomID, raw []byte) (*State, error) {
 	s := New(id)
 	s.head, s.at, s.incarnation, s.created, s.config = sn.Head, sn.At.UTC(), sn.Incarnation, sn.Created, sn.Config
 	for p, a := range sn.Focus {
-		s.focus[event.ParticipantID(p)] = event.AgentID(a)
+		put(&s.focus, event.ParticipantID(p), event.AgentID(a))
 	}
 	for _, l := range sn.Lanes {
 		if l == nil || l.Open == nil {
 			return nil, fmt.Errorf("room: the snapshot is damaged: a lane without an open run")
 		}
-		s.lanes[l.Channel] = l
+		put(&s.lanes, l.Channel, l)
 		for _, r := range l.Runs() {
-			s.byRun[r.ID] = l.Channel
+			put(&s.byRun, r.ID, l.Channel)
 		}
 	}
 	return s, nil
