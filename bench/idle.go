@@ -60,7 +60,8 @@ type IdleRooms struct {
 	GivenBack     Footprint `json:"perRoomGivenBackAtSleep"`
 	Asleep        Footprint `json:"perRoomAsleep"`
 	Reopened      Footprint `json:"perRoomReopened"`
-	Late          bool      `json:"someSleptBeforeTheyWereMeasured"` // the figures of awake rooms are too low then
+	WereAwake     int       `json:"roomsAwakeWhenMeasuredAwake"`  // fewer than Count: the figures of awake rooms are too low
+	StayedAwake   int       `json:"roomsAwakeWhenMeasuredAsleep"` // more than 0: those of rooms that sleep are too high
 }
 
 // Footprint is memory per thing, in KB of 1,000 bytes, and goroutines.
@@ -279,11 +280,11 @@ func (c *IdleConfig) rooms(ctx context.Context, dir string, n int, reopen bool) 
 	if err != nil {
 		return nil, err
 	}
-	out.Late = time.Since(began) > c.Sleep
-	if !reopen {
-		if err := c.profile(s, "heap", "w3-resident-heap", 0); err != nil {
-			return nil, err
-		}
+	if out.WereAwake, err = s.roomsAwake(); err != nil {
+		return nil, err
+	}
+	if err := c.profile(s, "heap", fmt.Sprintf("w3-%d-awake-heap", n), 0); err != nil {
+		return nil, err
 	}
 	// The rooms sleep, but who visited them is still known.
 	if err := rest(ctx, c.Sleep+c.Sleep/8); err != nil {
@@ -297,8 +298,11 @@ func (c *IdleConfig) rooms(ctx context.Context, dir string, n int, reopen bool) 
 		return nil, err
 	}
 	asleep, err := s.memory(true)
-	if err == nil && reopen {
-		err = c.profile(s, "heap", "w3-hibernated-heap", 0)
+	if err == nil {
+		out.StayedAwake, err = s.roomsAwake()
+	}
+	if err == nil {
+		err = c.profile(s, "heap", fmt.Sprintf("w3-%d-asleep-heap", n), 0)
 	}
 	if err != nil {
 		return nil, err
@@ -392,23 +396,21 @@ func (c *IdleConnections) print(w io.Writer) {
 }
 
 func (r *IdleRooms) printResident(w io.Writer) {
-	label := fmt.Sprintf("W3 %d rooms without connection", r.Count)
-	printFigures(w, label,
+	printFigures(w, fmt.Sprintf("W3 %d rooms without connection", r.Count),
 		figure{"made and visited in", "s", r.SecondsToMake},
+		figure{"awake when they were measured", "", float64(r.WereAwake)},
 		figure{"RSS per resident room", "KB", r.Awake.RSS},
 		figure{"RSS per resident room, with what its visitor left", "KB", r.AwakeVisited.RSS},
 		figure{"heap in use per resident room", "KB", r.Awake.HeapInUse},
 		figure{"heap in use given back when it goes to sleep", "KB", r.GivenBack.HeapInUse},
 		figure{"RSS per room once asleep", "KB", r.Asleep.RSS},
 		figure{"heap in use per room once asleep", "KB", r.Asleep.HeapInUse})
-	if r.Late {
-		_, _ = fmt.Fprintf(w, "%s  they were not made fast enough: some slept before they were measured\n", label)
-	}
 }
 
 func (r *IdleRooms) printHibernated(w io.Writer) {
 	printFigures(w, fmt.Sprintf("W3 %d hibernated rooms", r.Count),
 		figure{"made and visited in", "s", r.SecondsToMake},
+		figure{"awake all the same when they were measured (should be 0)", "", float64(r.StayedAwake)},
 		figure{"RSS per room, in the process that made them", "KB", r.Asleep.RSS},
 		figure{"heap in use per room, in the process that made them", "KB", r.Asleep.HeapInUse},
 		figure{"RSS per room, in one that opened their store", "KB", r.Reopened.RSS},

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/hmac"
@@ -34,6 +35,7 @@ var lifted = map[string]string{
 // by one goroutine.
 type server struct {
 	binary, dir, addr string
+	admin             string // address of its metrics
 	cmd               *exec.Cmd
 	log               bytes.Buffer // of the last process; whole after it has ended
 	token             string
@@ -69,6 +71,7 @@ const (
 )
 
 const serverConfig = `listen: %s
+admin: {listen: "%s"}
 data: data
 secret: %s
 auth:
@@ -121,13 +124,14 @@ func newServer(ctx context.Context, binary, dir string) (*server, error) {
 // Rooms bench-X-* with X of slow, hold, hang and stream have the agent of that
 // script; other rooms bench-* have the turn that servers are measured with.
 func newServerWith(ctx context.Context, binary, dir string, limits map[string]string, deltas int) (*server, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
-	}
-	s := &server{binary: binary, dir: dir, addr: ln.Addr().String()}
-	if err := ln.Close(); err != nil {
-		return nil, fmt.Errorf("let the port go: %w", err)
+	s := &server{binary: binary, dir: dir}
+	for _, addr := range []*string{&s.addr, &s.admin} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		*addr = ln.Addr().String()
+		defer func() { _ = ln.Close() }() // nobody has connected
 	}
 	var list, drivers, templates strings.Builder
 	for _, k := range sortedKeys(limits) {
@@ -143,10 +147,11 @@ func newServerWith(ctx context.Context, binary, dir string, limits map[string]st
 		}
 	}
 	signing := secret()
+	var err error
 	if s.key, err = base64.StdEncoding.DecodeString(signing); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	text := fmt.Sprintf(serverConfig, s.addr, secret(), signing, drivers.String(), templates.String(), list.String())
+	text := fmt.Sprintf(serverConfig, s.addr, s.admin, secret(), signing, drivers.String(), templates.String(), list.String())
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the server's configuration: %w", err)
 	}
@@ -190,6 +195,23 @@ func (s *server) tokenOf(subject string) (string, error) {
 
 // probe asks the process for a path of its probe.
 func (s *server) probe(path string) ([]byte, error) { return ask(s.socket(), path) }
+
+// roomsAwake is how many rooms the server's metrics say are awake.
+func (s *server) roomsAwake() (int, error) {
+	res, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		return 0, fmt.Errorf("read the server's metrics: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }() // nothing more of it is used
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "parley_rooms_awake "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			return int(n), err
+		}
+	}
+	return 0, errors.Join(errors.New("the server's metrics do not tell how many rooms are awake"), lines.Err())
+}
 
 // memory reads the process's memory, after a collection when gc is set.
 func (s *server) memory(gc bool) (memory, error) { return memoryOf(s.socket(), s.cmd.Process.Pid, gc) }

@@ -94,7 +94,7 @@ func TestIdle(t *testing.T) {
 	if c.Count != 200 || c.Rooms != 5 || c.Asleep.RSS <= 0 || c.Asleep.Goroutines < 0.9 || res.RawPerConn <= 0 || res.RawRoutines < 0.9 {
 		t.Errorf("connections: %+v, raw %v", c, res.RawPerConn)
 	}
-	if r := res.Resident; r.Count != 100 || r.SecondsToMake <= 0 || r.AwakeVisited.HeapInUse <= 0 {
+	if r := res.Resident; r.Count != 100 || r.SecondsToMake <= 0 || r.WereAwake != 101 || r.AwakeVisited.HeapInUse <= 0 {
 		t.Errorf("resident rooms: %+v", r)
 	}
 	if r := res.Hibernated; r.Count != 100 || r.Reopened == (Footprint{}) {
