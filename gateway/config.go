@@ -24,6 +24,10 @@ type Rooms interface {
 	// Follow calls moved whenever the durable head of the room rises; moved must
 	// not block. A hibernated room keeps its followers.
 	Follow(room event.RoomID, moved func(head event.Seq)) (stop func())
+	// View returns what there is to see of a room at its durable head, when it is at
+	// hand: nil says nothing, and event.Open and event.ReadView have to be asked. So
+	// thousands who come at once are not thousands of messages to the room.
+	View(room event.RoomID) *event.View
 	// Read returns durable entries after a position, at most max, and the durable head.
 	Read(room event.RoomID, after event.Seq, max int) ([]*event.Entry, event.Seq, error)
 }

@@ -373,6 +373,9 @@ func (g *Gateway) ask(room event.RoomID, cmd event.Command) (event.Reply, error)
 // open makes sure that the room exists and returns its position. A room that
 // does not is created from its template if the caller may.
 func (g *Gateway) open(room event.RoomID, a event.Access) (event.Done, error) {
+	if v := g.cfg.Rooms.View(room); v != nil {
+		return event.Done{Head: v.Head, Incarnation: v.Incarnation}, nil
+	}
 	reply, err := g.ask(room, event.Open{By: a.Subject})
 	if r, ok := event.AsRefusal(err); ok && r.Reason == event.NotFound {
 		template, participants := g.cfg.Templates(room)
@@ -395,6 +398,22 @@ func (g *Gateway) open(room event.RoomID, a event.Access) (event.Done, error) {
 		return event.Done{}, fmt.Errorf("gateway: open was answered by %T", reply)
 	}
 	return done, nil
+}
+
+// view returns what there is to see of a room that exists, at its durable head.
+func (g *Gateway) view(room event.RoomID) (*event.View, error) {
+	if v := g.cfg.Rooms.View(room); v != nil {
+		return v, nil
+	}
+	reply, err := g.ask(room, event.ReadView{})
+	if err != nil {
+		return nil, err
+	}
+	v, ok := reply.(*event.View)
+	if !ok {
+		return nil, fmt.Errorf("gateway: a view was answered by %T", reply)
+	}
+	return v, nil
 }
 
 func (g *Gateway) random(b []byte) {

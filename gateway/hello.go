@@ -151,13 +151,9 @@ func (c *conn) start(h *wire.Hello, l *lens, done event.Done) error {
 		}
 		state = wire.State(nil, l.viewer, l.shows, c.maxFrame)
 	default:
-		reply, err := c.g.ask(c.room, event.ReadView{})
+		view, err := c.g.view(c.room)
 		if err != nil {
 			return err
-		}
-		view, ok := reply.(*event.View)
-		if !ok {
-			return fmt.Errorf("gateway: a view was answered by %T", reply)
 		}
 		f.raise(view.Head)
 		c.pos, c.posAt = view.Head, now

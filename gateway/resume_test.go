@@ -267,3 +267,31 @@ func TestFramesAreBatchedAndKeepTheirSize(t *testing.T) {
 		t.Errorf("%d frames for 300 items", frames)
 	}
 }
+
+func TestThoseWhoComeAtOnceAskARoomNothingThatIsAtHand(t *testing.T) {
+	rooms := newCoreRooms()
+	s := serve(t, rooms)
+	first := s.dial(t, "room-1").hello(mint(t, player("ann")), []string{"public"})
+	cursor := first.until("caught_up")["cursor"].(string)
+	asked := func(shows bool) int {
+		rooms.mu.Lock()
+		defer rooms.mu.Unlock()
+		rooms.shows = shows
+		return rooms.asked
+	}
+	before := asked(true)
+	for i := range 20 {
+		s.live(t, "room-1", fmt.Sprint("p", i), "public")
+	}
+	p := s.dial(t, "room-1").hello(mint(t, player("ann")), []string{"public"}, "cursor", cursor)
+	if r := p.expect("ready"); r["resumed"] != true {
+		t.Errorf("ready: %v", r)
+	}
+	if n := asked(false) - before; n != 0 {
+		t.Errorf("21 connections asked the room %d times for what was at hand", n)
+	}
+	s.live(t, "room-1", "bob", "public")
+	if n := asked(false) - before; n != 2 {
+		t.Errorf("without a view at hand a connection asks %d times, want 2", n)
+	}
+}

@@ -20,7 +20,8 @@ type coreRooms struct {
 	rooms map[event.RoomID]*coreRoom
 	hold  map[event.RoomID]bool // commands of the room are never answered
 	draws uint64
-	opens int // Open commands that were decided
+	asked int  // commands that were decided
+	shows bool // View answers
 }
 
 type coreRoom struct {
@@ -71,9 +72,7 @@ func (f *coreRooms) Do(id event.RoomID, cmd event.Command, done func(event.Reply
 			f.mu.Unlock()
 			return
 		}
-		if _, ok := cmd.(event.Open); ok {
-			f.opens++
-		}
+		f.asked++
 		f.mu.Unlock()
 		reply, err := f.decide(id, cmd)
 		done(reply, err)
@@ -125,6 +124,16 @@ func (f *coreRooms) publish(id event.RoomID) {
 			m(head)
 		}
 	}
+}
+
+// View is at hand as soon as the room exists, when shows is set.
+func (f *coreRooms) View(id event.RoomID) *event.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.rooms[id]; f.shows && r != nil && r.state.Exists() && r.durable == r.state.Head() {
+		return r.state.View()
+	}
+	return nil
 }
 
 func (f *coreRooms) Follow(id event.RoomID, moved func(event.Seq)) (stop func()) {
@@ -222,6 +231,8 @@ func (f *tape) Do(_ event.RoomID, cmd event.Command, done func(event.Reply, erro
 		done(nil, event.Refuse(event.Unavailable, "not on the tape"))
 	}
 }
+
+func (f *tape) View(event.RoomID) *event.View { return nil }
 
 func (f *tape) Follow(_ event.RoomID, moved func(event.Seq)) (stop func()) {
 	f.mu.Lock()
