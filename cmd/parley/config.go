@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -10,16 +9,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/goccy/go-yaml"
 
 	"parley"
 	"parley/driver"
@@ -142,44 +139,6 @@ func loadConfig(path string) (*loaded, error) {
 	return l, nil
 }
 
-// decodeConfig reads the one document of a configuration file. Its error speaks
-// of lines and of what is allowed there, not of the types of this program.
-func decodeConfig(raw []byte, f *fileConfig) error {
-	d := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField())
-	err := d.Decode(f)
-	if err == nil {
-		if err = d.Decode(new(any)); !errors.Is(err, io.EOF) {
-			return errors.New("it holds more than one document; there must be one")
-		}
-		return nil
-	}
-	if errors.Is(err, io.EOF) {
-		return errors.New("it is empty; parley serve --print-config prints an example to start from")
-	}
-	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
-		at := wrong.Token.Position
-		return fmt.Errorf("[%d:%d] must be %s", at.Line, at.Column, wordOf(wrong.DstType))
-	}
-	return errors.New(yaml.FormatError(err, false, false))
-}
-
-// wordOf says what a setting of that type looks like.
-func wordOf(t reflect.Type) string {
-	switch {
-	case t == reflect.TypeFor[time.Duration]():
-		return "a duration such as 30s, 2m or 1h"
-	case t.Kind() == reflect.String:
-		return "a text"
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.Int:
-		return "a whole number"
-	case t.Kind() == reflect.Slice:
-		return "a list"
-	}
-	return "settings, each on a line of its own as key: value"
-}
-
 // problems collects what is wrong with a configuration.
 type problems []error
 
@@ -218,7 +177,13 @@ func (l *loaded) build(dir string) error {
 		}
 	}
 	l.auth(bad, at)
+	for i, o := range f.Origins {
+		if u, err := url.Parse(o); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != o {
+			bad.add(fmt.Sprintf("origins[%d]", i), quoted(o), "must be a web origin such as https://game.example, without a path")
+		}
+	}
 	c.Origins = f.Origins
+	checkLimits(bad, f.Limits)
 	c.Limits = f.Limits
 	if f.Drain < 0 || f.Drain > maxDrain {
 		bad.add("drain", f.Drain, "must be a duration up to "+maxDrain.String()+", or 0 for the default, 5s")
@@ -238,6 +203,21 @@ func (l *loaded) build(dir string) error {
 	return errors.Join(*bad...)
 }
 
+// maxLimit is the largest value of a limit: more than any machine serves, and
+// far from where the arithmetic of rates overflows.
+const maxLimit = 1 << 30
+
+// checkLimits holds every limit there is to one rule. None lifts a limit by
+// being negative: who wants none says so by a large number.
+func checkLimits(bad *problems, l parley.Limits) {
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		if n := v.Field(i).Int(); n < 0 || n > maxLimit {
+			bad.add("limits."+v.Type().Field(i).Tag.Get("yaml"), n, fmt.Sprintf("must be 0 (the default) to %d", maxLimit))
+		}
+	}
+}
+
 func (l *loaded) auth(bad *problems, at func(string) string) {
 	a := l.file.Auth
 	if a.Issuer == "" {
@@ -254,6 +234,9 @@ func (l *loaded) auth(bad *problems, at func(string) string) {
 		key := fmt.Sprintf("auth.keys[%d]", i)
 		if k.ID == "" && len(a.Keys) > 1 {
 			bad.add(key+".kid", `""`, "must be set when there is more than one key")
+		}
+		if k.ID != "" && slices.ContainsFunc(a.Keys[:i], func(o keyConfig) bool { return o.ID == k.ID }) {
+			bad.add(key+".kid", quoted(k.ID), "is used twice; each key has its own")
 		}
 		if k.Alg == "HS256" && k.Public != "" {
 			bad.add(key+".public", quoted(k.Public), "an HS256 key has none; it has a secret")
@@ -374,6 +357,13 @@ func (l *loaded) templates(bad *problems) {
 			default:
 				bad.add(fmt.Sprintf("%s.room.channels[%d].onBusy", key, j), quoted(ch.OnBusy), "must be supersede, queue or reject")
 			}
+		}
+		// What is below a millisecond would be cut off, and a little more than nothing be the default.
+		if d := t.Room.Deadline; d%time.Millisecond != 0 {
+			bad.add(key+".room.deadline", d, "must be whole milliseconds")
+		}
+		if d := t.Room.Wait; d%time.Millisecond != 0 {
+			bad.add(key+".room.wait", d, "must be whole milliseconds")
 		}
 		room := t.Room.event()
 		for j, a := range room.Agents {
