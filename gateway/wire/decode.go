@@ -356,7 +356,7 @@ func (d *decoder) channel(s, member string) event.ChannelID {
 }
 
 func (d *decoder) channels(v *value, need bool) []event.ChannelID {
-	if need && v.get("channels") == nil {
+	if need && absent(v.get("channels")) {
 		d.malformed("channels: is missing")
 		return nil
 	}

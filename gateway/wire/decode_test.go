@@ -55,6 +55,7 @@ func TestClientFramesThatAreNotTaken(t *testing.T) {
 		{"ack beyond 2^53", `{"type":"ack","n":9007199254740993e3}`, CodeBadRequest, "", CloseBadRequest},
 		{"cancel without ref", `{"type":"cancel","run":"r"}`, CodeBadRequest, "", CloseBadRequest},
 		{"cancel with an empty ref", `{"type":"cancel","ref":"","run":"r"}`, CodeBadRequest, "", 0},
+		{"subscribe to null", `{"type":"subscribe","ref":"s","channels":null}`, CodeBadRequest, "s", CloseBadRequest},
 		{"subscribe without channels", `{"type":"subscribe","ref":"s"}`, CodeBadRequest, "s", CloseBadRequest},
 
 		{"input without text", `{"type":"input","id":"i1","channel":"public","modality":"text"}`, CodeBadRequest, "i1", CloseBadRequest},
