@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net"
@@ -65,17 +66,31 @@ const (
 )
 
 // serveWS upgrades a request. All that can be known before is checked before:
-// the name of the room, the origin, a token in the header and its room, and the
-// node's limits. Everything else is answered on the connection.
+// the name of the room, the handshake, the origin, a token in the header and its
+// room, and the node's limits. Everything else is answered on the connection.
 func (g *Gateway) serveWS(w http.ResponseWriter, r *http.Request) {
 	room := event.RoomID(r.PathValue("room"))
 	if err := event.CheckName(string(room)); err != nil {
 		g.turnAway(w, &refusal{http.StatusNotFound, wire.CodeNotFound, "there is no such room", 0})
 		return
 	}
-	if !websocket.IsWebSocketUpgrade(r) {
+	if r.Method != http.MethodGet { // HEAD comes here too
+		w.Header().Set("Allow", http.MethodGet)
+		g.turnAway(w, &refusal{http.StatusMethodNotAllowed, wire.CodeBadRequest, "a WebSocket begins with GET", 0})
+		return
+	}
+	if !websocket.IsWebSocketUpgrade(r) || !r.ProtoAtLeast(1, 1) {
 		w.Header().Set("Upgrade", "websocket")
 		g.turnAway(w, &refusal{http.StatusUpgradeRequired, wire.CodeBadRequest, "this address speaks WebSocket", 0})
+		return
+	}
+	if r.Header.Get("Sec-Websocket-Version") != "13" {
+		w.Header().Set("Sec-Websocket-Version", "13")
+		g.turnAway(w, &refusal{http.StatusUpgradeRequired, wire.CodeBadRequest, "this address speaks version 13 of WebSocket", 0})
+		return
+	}
+	if key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-Websocket-Key")); err != nil || len(key) != 16 {
+		g.turnAway(w, &refusal{http.StatusBadRequest, wire.CodeBadRequest, "Sec-WebSocket-Key must be 16 bytes in base64", 0})
 		return
 	}
 	token, refused := g.admitHTTP(r, room)
