@@ -19,17 +19,22 @@ const maxExcess = 100
 // maxOwed bounds the answers that wait for a writer where the limits are lifted.
 const maxOwed = 1024
 
+// maxOwedBytes bounds their memory: the answer to a subscribe of a few bytes
+// lists what a connection may do on all of its channels.
+const maxOwedBytes = 1 << 20
+
+// endedAtLeeway is how far the clock of a client may be ahead of the node's.
+const endedAtLeeway = 5 * time.Minute
+
 // frame takes one frame. It runs in the reader.
 func (c *conn) frame(raw []byte) {
-	now := time.Now()
 	f, err := wire.DecodeClient(raw)
 	if a, ok := f.(*wire.Ack); ok && c.lens.Load() != nil && c.pays(a.N) {
 		c.acknowledge(a)
 		return
 	}
-	over := c.frames.take(now, c.g.frames)
-	if over > 0 && c.excess.take(now, perSecond(1, maxExcess)) > 0 {
-		c.fail(wire.Error{Code: wire.CodeRateLimited, Message: "too many frames"}, wire.CloseRateLimited)
+	over, borne := c.counts()
+	if !borne {
 		return
 	}
 	if fault, ok := errors.AsType[*wire.Fault](err); ok {
@@ -75,6 +80,19 @@ func (c *conn) frame(raw []byte) {
 		c.pong(f.T)
 		c.anew = true
 	}
+}
+
+// counts takes a frame of any kind from the connection's allowance. over is how
+// long it came too early. What is too much even to be answered ends the
+// connection, and is not borne.
+func (c *conn) counts() (over time.Duration, borne bool) {
+	now := c.g.cfg.Clock()
+	over = c.frames.take(now, c.g.frames)
+	if over > 0 && c.excess.take(now, perSecond(1, maxExcess)) > 0 {
+		c.fail(wire.Error{Code: wire.CodeRateLimited, Message: "too many frames"}, wire.CloseRateLimited)
+		return over, false
+	}
+	return over, true
 }
 
 func (c *conn) acknowledge(f *wire.Ack) {
@@ -165,6 +183,10 @@ func (c *conn) reserve(ref string) bool {
 // input admits a final input, within the subject's rate in this room.
 func (c *conn) input(f *wire.Input) {
 	ref := string(f.Final.ID)
+	if f.Final.EndedAt.After(c.g.cfg.Clock().Add(endedAtLeeway)) {
+		c.refuse(wire.Error{Ref: ref, Code: wire.CodeBadRequest, Message: "endedAt: is in the future"})
+		return
+	}
 	wait, paid := c.seat.take(f, c.g.cfg.Clock(), c.g.inputs)
 	if wait > 0 {
 		c.refuse(wire.Error{Ref: ref, Code: wire.CodeRateLimited, Message: "too many inputs; wait a moment", RetryMs: retryMs(wait)})

@@ -49,7 +49,9 @@ type Config struct {
 	// whether participants may create it; a host always may. nil, or a nil
 	// configuration: the room is not created by connecting to it.
 	Templates func(room event.RoomID) (config *event.RoomConfig, participants bool)
-	// Clock is the wall clock; nil is time.Now.
+	// Clock tells the time. Nil: the wall clock read once, advanced by the machine's
+	// monotonic clock, so that a step of the wall clock while the node runs neither
+	// ends connections nor stops their rates.
 	Clock func() time.Time
 	// Rand is the source of nonces and ids; nil is crypto/rand. Safe for concurrent use.
 	Rand io.Reader
@@ -91,13 +93,16 @@ type Limits struct {
 	Retention      time.Duration // beyond which a cursor is expired; 30 days, negative: never
 }
 
+// noLimit is no limit in practice, and far from overflow.
+const noLimit = 1 << 30
+
 func (l *Limits) fill() {
 	count := func(v *int, def int) {
 		switch {
 		case *v == 0:
 			*v = def
-		case *v < 0:
-			*v = 1 << 30 // no limit in practice, and far from overflow
+		case *v < 0 || *v > noLimit:
+			*v = noLimit
 		}
 	}
 	span := func(v *time.Duration, def time.Duration) {
@@ -171,9 +176,16 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// steady returns a clock that reads the time once and advances it by what has
+// passed since on the machine's monotonic clock.
+func steady(read func() time.Time) func() time.Time {
+	start := read()
+	return func() time.Time { return start.Add(read().Sub(start)) }
+}
+
 func (c *Config) fill() {
 	if c.Clock == nil {
-		c.Clock = time.Now
+		c.Clock = steady(time.Now)
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Reader

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type conn struct {
 	closeBy  time.Time  // when the socket is closed without further words
 	writing  bool       // a writer runs
 	control  [][]byte   // frames to be written before further items
+	owed     int        // bytes of control, but for what ready brought
 	pending  int        // requests handed to the room and not yet answered
 	caughtUp bool
 	helloBy  time.Time
@@ -102,6 +104,7 @@ func (c *conn) begin(ws *websocket.Conn) {
 	}
 	ws.SetReadLimit(int64(c.g.cfg.Limits.HelloFrame))
 	ws.SetPingHandler(c.protocolPing)
+	ws.SetPongHandler(c.protocolPong)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ws, c.raw = ws, raw
@@ -117,7 +120,10 @@ func (c *conn) begin(ws *websocket.Conn) {
 
 // protocolPing answers the pings of WebSocket itself, at the rate of frames.
 func (c *conn) protocolPing(data string) error {
-	if c.frames.take(time.Now(), c.g.frames) > 0 {
+	if c.isClosing() {
+		return nil
+	}
+	if over, _ := c.counts(); over > 0 {
 		return nil
 	}
 	err := c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(closeGrace))
@@ -125,6 +131,15 @@ func (c *conn) protocolPing(data string) error {
 		return nil
 	}
 	return err
+}
+
+// protocolPong counts a pong of WebSocket itself. None was asked for, which is
+// no fault (RFC 6455, 5.5.3); a flood of them is one.
+func (c *conn) protocolPong(string) error {
+	if !c.isClosing() {
+		c.counts()
+	}
+	return nil
 }
 
 func isTimeout(err error) bool {
@@ -143,15 +158,25 @@ func (c *conn) serve() {
 	c.mu.Lock()
 	if c.closing == 0 {
 		c.closing = wire.CloseNormal // the peer went; there is nobody to tell
-		if errors.Is(err, websocket.ErrReadLimit) {
-			c.g.stats.closed(wire.CloseTooLarge) // the library has said it
-		} else {
+		switch {
+		case errors.Is(err, websocket.ErrReadLimit):
+			c.closing = wire.CloseTooLarge
+			c.g.stats.closed(c.closing)
+		case brokeProtocol(err):
+			c.closing = wire.CloseProtocolError // the library has said it
+			c.g.stats.closed(c.closing)
+		default:
 			c.g.stats.leaves(err)
 		}
 	}
 	code := c.closing
 	c.phase = phaseGone
 	c.mu.Unlock()
+	if code == wire.CloseTooLarge {
+		// The library says it, except of a length beyond all numbers. Said twice, the second is not sent.
+		message := websocket.FormatCloseMessage(int(code), code.Word())
+		_ = c.ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeGrace))
+	}
 	if _, closed := errors.AsType[*websocket.CloseError](err); !closed && !isTimeout(err) {
 		// Reading to the end lets the peer see a close frame that is on its way:
 		// closing with bytes unread resets the connection.
@@ -160,6 +185,13 @@ func (c *conn) serve() {
 	}
 	c.ws.Close()
 	c.g.cfg.Logger.Debug("connection ended", zap.String("room", string(c.room)), zap.String("conn", c.id), zap.Int("code", int(code)))
+}
+
+// brokeProtocol reports whether reading ended because of a frame that breaks
+// WebSocket. The library has no type for that, but says so in its own name.
+func brokeProtocol(err error) bool {
+	_, said := errors.AsType[*websocket.CloseError](err)
+	return !said && strings.HasPrefix(err.Error(), "websocket: ")
 }
 
 // errAnew lets another goroutine go on reading. Taking a frame grows the stack
@@ -261,7 +293,10 @@ func (c *conn) pushLocked(frames ...[]byte) {
 	if c.closing != 0 {
 		return
 	}
-	if len(c.control) >= c.g.owed {
+	for _, f := range frames {
+		c.owed += len(f)
+	}
+	if len(c.control) >= c.g.owed || c.owed > maxOwedBytes {
 		c.shutLocked(wire.CloseSlowConsumer)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"parley/event"
 	"parley/gateway/wire"
@@ -344,4 +345,31 @@ func TestFreshTokensActAtOnce(t *testing.T) {
 	nothing.Channels = nil
 	p.send(frame{"type": "auth", "ref": "a", "token": mint(t, nothing)})
 	p.closed(wire.CloseForbidden)
+}
+
+// What a client says of its own clock is taken, except what cannot be: a time
+// that has not come yet.
+func TestAnUtteranceDoesNotEndInTheFuture(t *testing.T) {
+	s := serve(t, newCoreRooms())
+	p := s.live(t, "room-1", "ann", "public")
+	for i, c := range []struct {
+		ended time.Duration
+		taken bool
+	}{{-time.Hour, true}, {0, true}, {endedAtLeeway - time.Minute, true}, {endedAtLeeway + time.Minute, false}, {24 * time.Hour, false}} {
+		id := fmt.Sprint("i", i)
+		p.send(input(id, "hello", "endedAt", time.Now().Add(c.ended).UTC().Format(time.RFC3339)))
+		f := p.next()
+		for f["type"] == "events" {
+			f = p.next()
+		}
+		if c.taken != (f["type"] == "accepted") || !c.taken && f["code"] != "bad_request" || c.taken && f["id"] != id {
+			t.Errorf("ended %v from now: %v", c.ended, f)
+		}
+	}
+	for i, year := range []string{"2099", "9999"} {
+		p.send(input(fmt.Sprint("y", i), "hello", "endedAt", year+"-01-01T00:00:00Z"))
+		if f := p.until("error"); f["code"] != "bad_request" || f["fatal"] != false {
+			t.Errorf("ended in %s: %v", year, f)
+		}
+	}
 }

@@ -57,7 +57,7 @@ type todo struct {
 func (c *conn) next() (t todo, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.control, c.control = c.control, nil
+	t.control, c.control, c.owed = c.control, nil, 0
 	if c.closing != 0 {
 		t.close = c.closing
 		return t, true // writing stays set: nothing is written after the close
