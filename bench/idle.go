@@ -330,11 +330,17 @@ func (c *IdleConfig) rooms(ctx context.Context, dir string, n int, reopen bool) 
 		_, stopErr := s.stop()
 		return m, errors.Join(err, stopErr)
 	}
-	one, err := read(other)
-	if err != nil {
-		return nil, err
+	// The first process to open a store replays its log; what that leaves in memory
+	// is the store's and not the rooms'.
+	var one, many memory
+	for range 2 {
+		if one, err = read(other); err == nil {
+			many, err = read(s)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	many, err := read(s)
 	out.Reopened = per(one, many, n)
 	return out, err
 }

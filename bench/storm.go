@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,7 +100,9 @@ func Storm(ctx context.Context, c StormConfig) (res *StormResult, err error) {
 		result: newResult("W5 storm", dir, lifted), Connections: c.Connections, Rooms: c.Rooms, PaceMs: ms(c.Pace), Faults: []string{},
 	}
 	if err := w.run(ctx, res); err != nil {
-		return nil, errors.Join(err, s.kill())
+		err = errors.Join(err, s.kill())
+		_ = w.crowd.leave() // that the connections are lost says nothing now
+		return nil, err
 	}
 	if _, err := s.stop(); err != nil {
 		return nil, err
@@ -207,10 +210,7 @@ func (w *storm) stay(ctx context.Context, v *viewer) {
 			continue
 		}
 		_ = v.ws.Close() // it is over
-		w.crowd.mu.Lock()
-		leaving := w.crowd.leaving
-		w.crowd.mu.Unlock()
-		if leaving || ctx.Err() != nil {
+		if w.crowd.ends() || ctx.Err() != nil {
 			return
 		}
 		if !w.stormy.Load() {
@@ -224,7 +224,10 @@ func (w *storm) stay(ctx context.Context, v *viewer) {
 			if err == nil {
 				break
 			}
-			if w.dials.Add(1) > int64(100*w.config.Connections) || ctx.Err() != nil {
+			if w.crowd.ends() {
+				return
+			}
+			if errors.Is(err, errNotResumed) || w.dials.Add(1) > int64(100*w.config.Connections) || ctx.Err() != nil {
 				w.note(fmt.Sprintf("%s: a connection did not come back: %v", v.room, err))
 				return
 			}
@@ -317,10 +320,19 @@ func (w *storm) pass(ctx context.Context, kill bool, number int) (r StormRound, 
 	var took []time.Duration
 	late := time.NewTimer(2 * time.Minute)
 	defer late.Stop()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
 	for len(took) < w.config.Connections {
 		select {
 		case at := <-w.back:
 			took = append(took, at.Sub(began))
+		case <-look.C: // one that did not come back would be waited for in vain
+			w.mu.Lock()
+			faults := strings.Join(w.fault, "; ")
+			w.mu.Unlock()
+			if faults != "" {
+				return r, fmt.Errorf("a storm ended badly: %s", faults)
+			}
 		case <-late.C:
 			return r, fmt.Errorf("%d of %d connections were caught up after two minutes", len(took), w.config.Connections)
 		case <-ctx.Done():

@@ -37,6 +37,10 @@ func TestTheilSen(t *testing.T) {
 			t.Errorf("%s: %+v, want %v, growing %v", name, s, c.value, c.grows)
 		}
 	}
+	// (10·9·25 - 2·1·9 - 3·2·11) / 18
+	if v := kendallVariance([]float64{1, 1, 2, 2, 2, 3, 4, 5, 6, 7}); math.Abs(v-2166.0/18) > 1e-9 {
+		t.Errorf("the variance with ties is %v", v)
+	}
 	if _, err := theilSen(line(9, func(i int) float64 { return float64(i) })); err == nil {
 		t.Error("a trend was seen in nine samples")
 	}

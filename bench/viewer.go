@@ -126,6 +126,13 @@ func (c *crowd) leave() error {
 	return errors.Join(c.faults...)
 }
 
+// ends reports whether everybody leaves.
+func (c *crowd) ends() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leaving
+}
+
 // fault notes what went wrong with a viewer, the first few.
 func (c *crowd) fault(err error) {
 	c.mu.Lock()
@@ -186,6 +193,8 @@ func (v *viewer) connect(ctx context.Context) error {
 	return nil
 }
 
+var errNotResumed = errors.New("the cursor was not resumed")
+
 // watch reads until the connection ends.
 func (v *viewer) watch() {
 	for {
@@ -230,7 +239,7 @@ func (v *viewer) next() error {
 			return err
 		}
 		if v.cursor != nil && !f.Resumed {
-			return errors.New("the cursor was not resumed")
+			return errNotResumed
 		}
 		v.cursor = append(v.cursor[:0], f.Cursor...)
 	case bytes.HasPrefix(raw, []byte(`{"type":"caught_up"`)):
