@@ -25,7 +25,8 @@ type feed struct {
 	follow sync.Once
 	stop   func()
 
-	head atomic.Uint64
+	head    atomic.Uint64
+	viewers atomic.Int32 // len(conns)
 
 	fill sync.Mutex // held while the rooms are read for all, so that it is done once
 
@@ -40,9 +41,11 @@ type feed struct {
 }
 
 // feedEntry is an entry with its items, each written once for all viewers of its variant.
+// shared says that they are kept for others.
 type feedEntry struct {
 	*event.Entry
-	items [wire.Variants]atomic.Pointer[[]byte]
+	shared bool
+	items  [wire.Variants]atomic.Pointer[[]byte]
 }
 
 const (
@@ -114,6 +117,7 @@ func (f *feed) spread() {
 func (f *feed) add(c *conn) {
 	f.mu.Lock()
 	f.conns = append(f.conns, c)
+	f.viewers.Add(1)
 	f.mu.Unlock()
 }
 
@@ -123,6 +127,7 @@ func (f *feed) remove(c *conn) {
 		last := len(f.conns) - 1
 		f.conns[i], f.conns[last] = f.conns[last], nil
 		f.conns = f.conns[:last]
+		f.viewers.Add(-1)
 	}
 	f.mu.Unlock()
 }
@@ -139,17 +144,18 @@ func (f *feed) incarnation() event.Incarnation {
 	return f.inc
 }
 
-// read returns entries after a position, at most feedChunk, appended to buf,
-// and the head. Those near the head come from what all connections share; a
-// connection that is far behind reads for itself.
-func (f *feed) read(after event.Seq, buf []*feedEntry) ([]*feedEntry, event.Seq, error) {
+// read returns entries after a position, at most feedChunk, and the head. Those
+// near the head come from what all connections share; a connection that is far
+// behind, or the only one, reads for itself. They are valid until p reads again.
+func (f *feed) read(after event.Seq, p *pen) ([]*feedEntry, event.Seq, error) {
 	head := event.Seq(f.head.Load())
 	if after >= head {
-		return buf, head, nil
+		return nil, head, nil
 	}
-	if head-after > feedTail {
-		return f.readFor(after, buf)
+	if head-after > feedTail || f.viewers.Load() == 1 {
+		return f.readFor(after, p)
 	}
+	buf := p.entries[:0]
 	if out, ok := f.shared(after, buf); ok {
 		return out, head, nil
 	}
@@ -161,19 +167,22 @@ func (f *feed) read(after event.Seq, buf []*feedEntry) ([]*feedEntry, event.Seq,
 	from := f.end(after)
 	entries, head, err := f.g.cfg.Rooms.Read(f.room, from, feedTail)
 	if err != nil {
-		return buf, head, err
+		return nil, head, err
 	}
 	f.keep(from, entries)
 	if out, ok := f.shared(after, buf); ok {
 		return out, max(head, event.Seq(f.head.Load())), nil
 	}
-	return f.readFor(after, buf)
+	return f.readFor(after, p)
 }
 
-func (f *feed) readFor(after event.Seq, buf []*feedEntry) ([]*feedEntry, event.Seq, error) {
+func (f *feed) readFor(after event.Seq, p *pen) ([]*feedEntry, event.Seq, error) {
 	entries, head, err := f.g.cfg.Rooms.Read(f.room, after, feedChunk)
-	for _, e := range entries {
-		buf = append(buf, &feedEntry{Entry: e})
+	buf := p.entries[:0]
+	p.owned = max(p.owned, len(entries))
+	for i, e := range entries {
+		p.own[i].Entry = e
+		buf = append(buf, &p.own[i])
 	}
 	return buf, max(head, event.Seq(f.head.Load())), err
 }
@@ -213,7 +222,7 @@ func (f *feed) keep(from event.Seq, entries []*event.Entry) {
 		if n := len(f.tail); n > 0 && f.tail[n-1].Seq+1 != e.Seq {
 			f.tail = nil // what lay between is no longer retained
 		}
-		held[i].Entry = e
+		held[i].Entry, held[i].shared = e, true
 		f.tail = append(f.tail, &held[i])
 	}
 	if n := len(f.tail); n > 2*feedTail { // seldom, so that a few entries cost no copy

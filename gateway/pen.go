@@ -10,6 +10,12 @@ type pen struct {
 	block []byte   // items written here are kept; its rest is free
 	items [][]byte // headers of items that are kept; its rest is free
 	id    []byte
+	once  []byte // an item that is not kept
+	// entries are what was read last, and own the records of those that nobody
+	// else looks at: their items are not kept.
+	entries []*feedEntry
+	own     [feedChunk]feedEntry
+	owned   int // of own
 	// nonces are random, read ahead; those from used on were not used yet.
 	nonces [penNonces * wire.NonceSize]byte
 	used   int
@@ -22,7 +28,10 @@ const (
 )
 
 func newPen() any {
-	return &pen{batch: make([]byte, 0, 8<<10), id: make([]byte, 0, 64), used: penNonces}
+	return &pen{
+		batch: make([]byte, 0, 8<<10), id: make([]byte, 0, 64), once: make([]byte, 0, 512),
+		entries: make([]*feedEntry, 0, feedChunk), used: penNonces,
+	}
 }
 
 // cursor appends a fresh cursor of the present position of a connection.
@@ -36,14 +45,26 @@ func (p *pen) cursor(b []byte, c *conn, l *lens) []byte {
 	return c.seal(b, l, c.pos, c.posAt, nonce)
 }
 
-// item returns an entry as a viewer gets it; nil when it does not.
+// rest lets go of the entries that were read last.
+func (p *pen) rest() {
+	clear(p.entries[:cap(p.entries)])
+	for i := range p.own[:p.owned] {
+		p.own[i].Entry = nil
+	}
+	p.owned = 0
+}
+
+// item returns an entry as a viewer gets it, until the next call; nil when it
+// does not.
 func (p *pen) item(e *feedEntry, v wire.Viewer, s seal) []byte {
 	as := v.Variant(e.Entry)
-	switch as {
-	case wire.Hidden:
+	if as == wire.Hidden {
 		return nil
-	case wire.Own:
-		return p.write(e, v, as, s)
+	}
+	if as == wire.Own || !e.shared {
+		p.id = s.keys.AppendEntryID(p.id[:0], s.inc, e.Seq)
+		p.once = wire.AppendItem(p.once[:0], e.Entry, p.id, v, as)
+		return p.once
 	}
 	if p := e.items[as].Load(); p != nil {
 		return *p
@@ -56,6 +77,7 @@ func (p *pen) item(e *feedEntry, v wire.Viewer, s seal) []byte {
 	return p.items[len(p.items)-1]
 }
 
+// write appends an item that is kept.
 func (p *pen) write(e *feedEntry, v wire.Viewer, as wire.Variant, s seal) []byte {
 	p.id = s.keys.AppendEntryID(p.id[:0], s.inc, e.Seq)
 	if cap(p.block)-len(p.block) < penBlock/8 {

@@ -21,7 +21,10 @@ func (c *conn) write() {
 	defer c.g.work.Done()
 	defer c.contain(true)
 	p := c.g.pens.Get().(*pen)
-	defer c.g.pens.Put(p)
+	defer func() {
+		p.rest()
+		c.g.pens.Put(p)
+	}()
 	for {
 		todo, more := c.next()
 		if !more {
@@ -132,11 +135,10 @@ func (c *conn) writeItems(most int, p *pen) bool {
 	var batch wire.Batch
 	batch.Reset(p.batch)
 	ids := c.feed.seal()
-	var chunk [feedChunk]*feedEntry
 	at, caught, full := c.posAt, false, false
 	var oldest time.Time
 	for scanned := 0; !full && !caught && scanned < maxScan; {
-		entries, head, err := c.feed.read(c.pos, chunk[:0])
+		entries, head, err := c.feed.read(c.pos, p)
 		if err != nil || len(entries) == 0 && c.pos < head {
 			c.g.cfg.Logger.Error("entries could not be read", zap.String("room", string(c.room)), zap.String("conn", c.id),
 				zap.Uint64("after", uint64(c.pos)), zap.Error(err))
