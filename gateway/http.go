@@ -113,7 +113,7 @@ func (g *Gateway) serveWS(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	ws, err := g.upgrader.Upgrade(w, r, nil)
+	ws, err := g.upgrader.Upgrade(hijacker{w, g.cfg.Limits.WriteTimeout / 2}, r, nil)
 	if err != nil {
 		g.leave(c) // the upgrader has answered
 		return
