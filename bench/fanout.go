@@ -49,7 +49,8 @@ type FanoutSingle struct {
 	ToRaw             float64 `json:"toRawGorilla"` // medians of the rounds' ratios
 	ToNode            float64 `json:"toNode"`
 	OthersCPU         float64 `json:"othersShareOfCPU"`
-	ViewersThatDiffer int     `json:"viewersThatDiffer"` // must be 0
+	ClientCPU         float64 `json:"clientCPUSecondsPer1000Deliveries"` // of the viewers, on the same cores
+	ViewersThatDiffer int     `json:"viewersThatDiffer"`                 // must be 0
 }
 
 // FanoutStream is W2b. Of runs: a run streams without pause, and the next begins
@@ -68,6 +69,7 @@ type FanoutStream struct {
 	RawCPUPer1000     float64 `json:"rawGorillaCPUSecondsPer1000Deliveries"` // of the first
 	ToRaw             float64 `json:"toRawGorillaBatched"`                   // medians of the rounds' ratios
 	OthersCPU         float64 `json:"othersShareOfCPU"`                      //
+	ClientCPU         float64 `json:"clientCPUSecondsPer1000Deliveries"`     // of the viewers, on the same cores
 	ViewersThatDiffer int     `json:"viewersThatDiffer"`                     // must be 0
 }
 
@@ -143,7 +145,7 @@ func (c *FanoutConfig) openHall(ctx context.Context, dir, room string, limits ma
 }
 
 func (h *hall) fill(ctx context.Context, viewers int) error {
-	return h.crowd.join(ctx, viewers, func(i int) (string, string, error) {
+	return h.crowd.joinPolled(ctx, viewers, func(i int) (string, string, error) {
 		token, err := h.server.tokenOf(fmt.Sprint("viewer-", i))
 		return h.server.url(h.room), token, err
 	})
@@ -326,7 +328,7 @@ func (c *FanoutConfig) single(ctx context.Context, dir string) (out *FanoutSingl
 		// The room's creation and the start of the first run are not counted.
 		CommitsPerEvent: float64(count.Batches-3) / max(1, float64(p.events)),
 		RawPerSecond:    theirs.perSecond(), RawCPUPer1000: theirs.cpuPer1000(), ToRaw: median(toRaw),
-		OthersCPU: busy.others(), ViewersThatDiffer: h.crowd.check(false) + raw.crowd.disagree(),
+		OthersCPU: busy.others(), ClientCPU: busy.per1000(ours.items), ViewersThatDiffer: h.crowd.check(false) + raw.crowd.disagree(),
 	}
 	if node != nil {
 		out.NodePerSecond, out.NodeCPUPer1000, out.ToNode = js.perSecond(), js.cpuPer1000(), median(toNode)
@@ -442,6 +444,7 @@ func (f *FanoutSingle) print(w io.Writer) {
 		figure{"event until its last viewer has it, p50", "ms", f.EventP50Ms},
 		figure{"event until its last viewer has it, p99", "ms", f.EventP99Ms},
 		figure{"server CPU per 1,000 deliveries", "s", f.CPUPer1000},
+		figure{"client CPU per 1,000 deliveries", "s", f.ClientCPU},
 		figure{"commits per event", "", f.CommitsPerEvent},
 		figure{"bytes per frame", "B", f.BytesPerFrame},
 		figure{"CPU of others, share of the machine", "", f.OthersCPU},

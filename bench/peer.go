@@ -94,7 +94,7 @@ func (p *peer) stop() error {
 func (p *peer) audience(ctx context.Context, n int) (err error) {
 	p.crowd = newCrowd()
 	url := "ws://" + p.addr + "/v1/rooms/bench-all/ws"
-	err = p.crowd.join(ctx, n, func(int) (string, string, error) { return url, "none", nil })
+	err = p.crowd.joinPolled(ctx, n, func(int) (string, string, error) { return url, "none", nil })
 	if err == nil {
 		p.control, err = dialWith(ctx, &dialer, url, "none")
 	}

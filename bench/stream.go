@@ -102,7 +102,7 @@ func (c *FanoutConfig) stream(ctx context.Context, dir string) (out *FanoutStrea
 	out.ItemsPerFrame = float64(ours.items) / float64(ours.frames)
 	out.CommitsPerRun = float64(count.Batches-1) / float64(h.seat.turns)
 	out.RawPerSecond, out.RawCPUPer1000, out.RawOfSameFrames = theirs.perSecond(), theirs.cpuPer1000(), alike.perSecond()
-	out.ToRaw, out.OthersCPU = median(ratios), busy.others()
+	out.ToRaw, out.OthersCPU, out.ClientCPU = median(ratios), busy.others(), busy.per1000(ours.items)
 	out.ViewersThatDiffer = h.crowd.check(false) + raw.crowd.disagree()
 	return out, nil
 }
@@ -204,7 +204,7 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 	}
 	return &FanoutStream{
 		Deltas: c.Stream, Runs: runs, PerSecond: w.perSecond(), ItemsPerFrame: float64(w.items) / float64(w.frames),
-		CPUPer1000: w.cpuPer1000(), Lag: most - least, OthersCPU: busy.others(), ViewersThatDiffer: h.crowd.check(true),
+		CPUPer1000: w.cpuPer1000(), Lag: most - least, OthersCPU: busy.others(), ClientCPU: busy.per1000(w.items), ViewersThatDiffer: h.crowd.check(true),
 	}, nil
 }
 
@@ -212,6 +212,7 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 type busyness struct {
 	mine, machine  time.Duration
 	other, elapsed float64
+	client         time.Duration
 }
 
 func (b *busyness) begin() { b.mine, b.machine = since(ownCPU, 0), since(machineCPU, 0) }
@@ -220,10 +221,14 @@ func (b *busyness) begin() { b.mine, b.machine = since(ownCPU, 0), since(machine
 func (b *busyness) end(elapsed, server time.Duration) {
 	m := measured{elapsed: elapsed, server: server, client: since(ownCPU, b.mine), machine: since(machineCPU, b.machine)}
 	b.other += m.others() * elapsed.Seconds()
+	b.client += m.client
 	b.elapsed += elapsed.Seconds()
 }
 
 func (b *busyness) others() float64 { return b.other / b.elapsed }
+
+// per1000 is this process's CPU per 1,000 items of those windows, in seconds.
+func (b *busyness) per1000(items int64) float64 { return b.client.Seconds() / float64(items) * 1000 }
 
 func (f *FanoutStream) print(w io.Writer, label string) {
 	figures := []figure{
@@ -231,6 +236,7 @@ func (f *FanoutStream) print(w io.Writer, label string) {
 		{"items per frame", "", f.ItemsPerFrame},
 		{"deltas per run", "", float64(f.Deltas)},
 		{"server CPU per 1,000 deliveries", "s", f.CPUPer1000},
+		{"client CPU per 1,000 deliveries", "s", f.ClientCPU},
 		{"CPU of others, share of the machine", "", f.OthersCPU},
 	}
 	if f.RawPerSecond > 0 {

@@ -26,6 +26,7 @@ import (
 type viewer struct {
 	crowd   *crowd
 	ws      *websocket.Conn
+	fd      int // of its socket, when a poller has it; else 0
 	url     string
 	room    string // if it matters
 	token   string
@@ -77,8 +78,26 @@ var dialer = websocket.Dialer{
 }
 
 // join has n viewers connect, many at a time, and returns when all are caught
-// up. where names the address and the token of each.
+// up and are watching. where names the address and the token of each.
 func (c *crowd) join(ctx context.Context, n int, where func(i int) (url, token string, err error)) error {
+	if err := c.enter(ctx, n, where); err != nil {
+		return err
+	}
+	for _, v := range c.viewers {
+		c.wg.Go(v.watch)
+	}
+	return nil
+}
+
+// joinPolled is join for a crowd that a poller watches.
+func (c *crowd) joinPolled(ctx context.Context, n int, where func(i int) (url, token string, err error)) error {
+	if err := c.enter(ctx, n, where); err != nil {
+		return err
+	}
+	return c.poll()
+}
+
+func (c *crowd) enter(ctx context.Context, n int, where func(i int) (url, token string, err error)) error {
 	failed := make(chan error, n)
 	slots := make(chan struct{}, 64)
 	var wg sync.WaitGroup
@@ -99,7 +118,6 @@ func (c *crowd) join(ctx context.Context, n int, where func(i int) (url, token s
 			c.mu.Lock()
 			c.viewers = append(c.viewers, v)
 			c.mu.Unlock()
-			c.wg.Go(v.watch)
 		})
 	}
 	wg.Wait()
@@ -220,7 +238,11 @@ func (v *viewer) next() error {
 	if v.buf, err = readInto(v.buf[:0], r); err != nil {
 		return err
 	}
-	raw := v.buf
+	return v.handle(v.buf)
+}
+
+// handle does what a frame asks for. It keeps nothing of raw.
+func (v *viewer) handle(raw []byte) error {
 	switch {
 	case bytes.HasPrefix(raw, []byte(eventsStart)):
 		return v.events(raw)
@@ -307,7 +329,7 @@ func (v *viewer) decode(raw []byte, count int) error {
 	if len(f.Items) != count {
 		return fmt.Errorf("a frame of %d items was taken for one of %d", len(f.Items), count)
 	}
-	v.last = f.Items
+	v.last = f.Items // copies: json.RawMessage does not alias what it was read from
 	for _, item := range f.Items {
 		s, _, err := sight(item)
 		if err != nil {
@@ -347,6 +369,9 @@ func addID[T string | []byte](sum uint64, id T) uint64 {
 }
 
 func (v *viewer) write(frame string) error {
+	if v.fd != 0 {
+		return writeRaw(v.fd, frame)
+	}
 	return v.ws.WriteMessage(websocket.TextMessage, []byte(frame))
 }
 
