@@ -127,3 +127,37 @@ func TestGroupCommitsAreObserved(t *testing.T) {
 		t.Errorf("%d commits were observed of %d", n, s.Metrics().Commits)
 	}
 }
+
+// Pebble would try for ever to write its log into a table on such a disk.
+func TestADiskWithoutRoomForTheLogIsRefusedAndLeftAsItIs(t *testing.T) {
+	fs := written(t)
+	size := uint64(0)
+	for _, name := range files(t, fs, ".log") {
+		info, err := fs.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += uint64(info.Size())
+	}
+	before, err := fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := func(n uint64) {
+		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: n, TotalBytes: 100 << 20, UsedBytes: 100<<20 - n})
+	}
+	free(size + openSlack - 1)
+	refuse(t, fs, ErrNoSpace)
+	if after, err := fs.List("data"); err != nil || len(after) != len(before) {
+		t.Errorf("files before %v, after %v, %v", before, after, err)
+	}
+	free(size + openSlack)
+	s := open(t, fs)
+	wantHead(t, s, "den", 100)
+	if err := s.Writable(); !errors.Is(err, event.ErrDiskFull) {
+		t.Errorf("Writable: %v", err)
+	}
+	if m := s.Metrics(); m.DiskAvailable != size+openSlack || m.DiskTotal != 100<<20 || !m.Full {
+		t.Errorf("metrics: %d of %d free, full %t", m.DiskAvailable, m.DiskTotal, m.Full)
+	}
+}

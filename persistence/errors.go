@@ -23,6 +23,8 @@ var (
 	ErrOlder = errors.New("the data directory was written by a version from before the first release, which this program cannot read; start with a new directory")
 	// ErrDamaged says that something that was durable is missing or unreadable.
 	ErrDamaged = errors.New("the data directory is damaged; restore it from a backup")
+	// ErrNoSpace says that the disk is too full for the start. Nothing was changed.
+	ErrNoSpace = errors.New("the disk that holds the data directory is full; free some space and start again")
 	// ErrClosed says that the Store was closed before the call. Nothing was written.
 	ErrClosed = errors.New("the journal is closed")
 )

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,7 +15,7 @@ import (
 
 // Open opens the data directory, and creates it when it is missing. What a
 // crash left in the log is durable when Open returns. Errors: what Validate
-// says; ErrLocked; ErrNewer; ErrOlder; ErrDamaged; or what the system says.
+// says; ErrLocked; ErrNewer; ErrOlder; ErrDamaged; ErrNoSpace; or what the system says.
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration of the journal: %w", err)
@@ -54,6 +55,9 @@ func (s *Store) openFiles() (err error) {
 	if s.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return lockError(dir, err)
 	}
+	if err := s.spaceToOpen(); err != nil {
+		return errors.Join(err, s.lock.Close())
+	}
 	s.db, err = openPebble(dir, s.options())
 	if err != nil && errors.Is(openError(dir, err), ErrDamaged) && s.clearUnfinished() == nil {
 		s.log.Warn("the data directory was not made completely; it is made anew")
@@ -61,6 +65,38 @@ func (s *Store) openFiles() (err error) {
 	}
 	if err != nil {
 		return errors.Join(openError(dir, err), s.lock.Close())
+	}
+	return nil
+}
+
+// openSlack is what Pebble's own files take at a start beside the log, in bytes.
+const openSlack = 256 << 10
+
+// spaceToOpen refuses a disk on which Pebble could not write what is in its log
+// into a table. It would try for ever, some hundred times a second, and Open
+// would not return.
+func (s *Store) spaceToOpen() error {
+	fs, dir := s.cfg.disk(), s.cfg.Dir
+	u, err := fs.GetDiskUsage(dir)
+	if err != nil || u.TotalBytes == 0 {
+		return nil // a file system that cannot say is tried
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("list the data directory %s: %w", dir, err)
+	}
+	need := uint64(openSlack)
+	for _, n := range names {
+		if strings.HasSuffix(n, ".log") {
+			info, err := fs.Stat(fs.PathJoin(dir, n))
+			if err != nil {
+				return fmt.Errorf("look at the log in %s: %w", dir, err)
+			}
+			need += uint64(info.Size())
+		}
+	}
+	if u.AvailBytes < need {
+		return fmt.Errorf("%s: %w (its log needs %d KiB to be replayed, %d KiB are free)", dir, ErrNoSpace, need>>10, u.AvailBytes>>10)
 	}
 	return nil
 }

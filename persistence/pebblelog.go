@@ -1,8 +1,10 @@
 package persistence
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -41,7 +43,14 @@ func listen(log *zap.Logger, disk *diskWatch) *pebble.EventListener {
 	}
 	return &pebble.EventListener{
 		// Pebble retries a failed flush at once: 40,000 of these came in 3 s.
-		BackgroundError: func(err error) { report(&background, "pebble failed in the background", zap.Error(err)) },
+		BackgroundError: func(err error) {
+			msg := "pebble failed in the background"
+			if errors.Is(err, syscall.ENOSPC) {
+				msg = "the disk is full; pebble tries again until there is space"
+				disk.hurry()
+			}
+			report(&background, msg, zap.String("error", line(err)))
+		},
 		// Without this Pebble would end the process over one unreadable block,
 		// and with it every room. The read that met it returns an error.
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
