@@ -43,8 +43,8 @@ type process struct {
 	exit    error         // set before ended is closed
 }
 
-// scripts are the drivers of the processes: quick answers at once, slow takes
-// its time with a checkpoint between, and waits is at work for an hour.
+// scripts are the drivers of the processes: quick answers at once, slow waits for
+// an hour after a checkpoint, and long speaks for ten seconds.
 const scripts = `drivers:
   quick:
     kind: script
@@ -52,7 +52,16 @@ const scripts = `drivers:
   slow:
     kind: script
     file: slow.yaml
+  long:
+    kind: script
+    file: long.yaml
 templates:
+  - match: long-*
+    create: participants
+    room:
+      agents:
+        - {id: agent, label: Agent, role: custom, driver: long, version: "1"}
+      fallbackAgentId: agent
   - match: slow-*
     create: participants
     room:
@@ -81,6 +90,13 @@ const slowScript = `replies:
       - complete: {}
 `
 
+var longScript = `replies:
+  - name: long
+    steps:
+      - say: {output: all, chunk: 5, every: 10ms, text: "` + strings.Repeat("word ", 1000) + `"}
+      - complete: {}
+`
+
 // newProcess writes a configuration into a fresh directory, with data below it
 // or where data says, and makes a token. Nothing runs yet.
 func newProcess(t *testing.T, data string, settings string) *process {
@@ -90,7 +106,7 @@ func newProcess(t *testing.T, data string, settings string) *process {
 		"    - {kid: k, alg: HS256, secret: %s}\n%sadmin: {listen: \"127.0.0.1:0\"}\nlimits: {connectionsPerSubject: 5000, inputsPerSecond: 100000, "+
 		"inputBurst: 100000, framesPerSecond: 100000, createsPerMinute: 100000}\n%s",
 		data, newSecret(), newSecret(), scripts, settings)
-	for name, content := range map[string]string{"parley.yaml": text, "slow.yaml": slowScript} {
+	for name, content := range map[string]string{"parley.yaml": text, "slow.yaml": slowScript, "long.yaml": longScript} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -254,12 +270,12 @@ type seat struct {
 
 // frame is what the tests look at in a frame of the server.
 type frame struct {
-	Type, Code, ID, Reason string
-	N                      uint64
-	AfterMs                int64
-	T                      int64
-	Duplicate              bool
-	Items                  []struct {
+	Type, Code, ID, Message string
+	N                       uint64
+	AfterMs, RetryMs        int64
+	T                       int64
+	Duplicate               bool
+	Items                   []struct {
 		Kind string
 		Body struct {
 			Type     string
