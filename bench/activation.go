@@ -89,6 +89,7 @@ func Activation(ctx context.Context, c ActivationConfig) (res *ActivationResult,
 	if err := c.wake(ctx, dir, res); err != nil {
 		return nil, err
 	}
+	printFigures(c.Out, "W4", figure{"baseline: append + fdatasync 4 KiB p50", "ms", res.SyncP50Ms})
 	res.Warm.print(c.Out, "W4 warm", c)
 	res.Cold.print(c.Out, "W4 cold page cache", c)
 	if c.OpenRuns > 0 {
