@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"parley/driver"
+	"parley/event"
 )
 
 // Config is what a System is made of. Journal and Drivers are required; all
@@ -95,6 +96,10 @@ type Config struct {
 	// that ignore their context are borne (C5). Defaults 8 and 1,000.
 	AbandonedPerAgent int
 	AbandonedPerNode  int
+
+	// inApply is called before an entry moves a state on, for tests that panic
+	// there; nil: nothing is.
+	inApply func(room event.RoomID, e *event.Entry)
 }
 
 // withDefaults returns c with its zero members replaced.

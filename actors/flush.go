@@ -27,6 +27,7 @@ type flight struct {
 	now      time.Time
 	ambient  room.Ambient
 	answers  []answer
+	deciding *request // in neither answers nor the queue of the room; nil: none is
 	settles  []settle
 	after    []room.Effect
 	recovers bool // it decided what was active when the state was loaded
@@ -90,8 +91,17 @@ func (r *roomActor) flush() {
 		fits := true
 		switch {
 		case x.cmd != nil:
+			// It leaves the queue first: when Apply panics it is answered with the
+			// batch, and must not be decided, and answered, once more.
+			r.pending.pop()
+			r.commands--
+			f.deciding = x.cmd
 			// A full disk refuses what would write; the rest is answered.
-			fits = r.decideCommand(f, x.cmd, full)
+			if fits = r.decideCommand(f, x.cmd, full); !fits {
+				r.pending.unshift(x)
+				r.commands++
+			}
+			f.deciding = nil
 		case full != nil:
 			kept = append(kept, x)
 		case x.out != nil:
@@ -102,9 +112,8 @@ func (r *roomActor) flush() {
 		if !fits {
 			break
 		}
-		r.pending.pop()
-		if x.cmd != nil {
-			r.commands--
+		if x.cmd == nil {
+			r.pending.pop()
 		}
 	}
 	if len(kept) > 0 {
@@ -146,7 +155,7 @@ func (r *roomActor) ambient() room.Ambient {
 // decideCommand reports false when the command has to wait for the next batch.
 func (r *roomActor) decideCommand(f *flight, q *request, full error) bool {
 	if _, ok := q.cmd.(event.ReadView); ok && r.state.Exists() {
-		f.answers = append(f.answers, answer{cmd: q, view: true})
+		f.answers, f.deciding = append(f.answers, answer{cmd: q, view: true}), nil
 		return true
 	}
 	d, err := r.decide(f, q.cmd)
@@ -160,7 +169,7 @@ func (r *roomActor) decideCommand(f *flight, q *request, full error) bool {
 	case err == nil && !r.fits(f, d):
 		return false
 	}
-	f.answers = append(f.answers, answer{cmd: q, reply: d.Reply, err: err})
+	f.answers, f.deciding = append(f.answers, answer{cmd: q, reply: d.Reply, err: err}), nil
 	if err == nil {
 		r.apply(f, d)
 		switch q.cmd.(type) {
@@ -340,6 +349,9 @@ func (r *roomActor) fits(f *flight, d room.Decision) bool {
 func (r *roomActor) apply(f *flight, d room.Decision) {
 	b := f.batch
 	for _, e := range d.Entries {
+		if f := r.sys.cfg.inApply; f != nil {
+			f(r.id, e)
+		}
 		rows := r.state.Apply(e)
 		b.Entries = append(b.Entries, e)
 		n := entrySize(e)

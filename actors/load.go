@@ -225,6 +225,10 @@ func (r *roomActor) forget(why error) {
 			r.sys.answer(a.cmd, nil, why)
 		}
 		f.answers = nil
+		if f.deciding != nil {
+			r.sys.answer(f.deciding, nil, why)
+			f.deciding = nil
+		}
 	}
 	r.flight, r.building = nil, nil
 }
