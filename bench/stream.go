@@ -186,7 +186,7 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 	busy.end(w.elapsed, w.cpu)
 	close(stop)
 	_ = h.seat.ws.NetConn().Close() // its reader stops
-	<-ended
+	_ = <-ended                     // what went wrong before was returned by pause
 	if err = errors.Join(err, cpuErr); err != nil {
 		return nil, err
 	}
