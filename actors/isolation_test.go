@@ -118,7 +118,7 @@ func TestBadDriversHoldUpNoOtherRoom(t *testing.T) {
 		var emitted atomic.Int64
 		r.drive("floods", driver.RunFunc(func(_ context.Context, _ *driver.Turn, out driver.Emitter) error {
 			for {
-				if err := out.Emit(event.Checkpoint{Value: []byte(`"` + strings.Repeat("x", 32<<10) + `"`)}); err != nil {
+				if err := out.Emit(event.Checkpoint{Value: []byte(`"` + strings.Repeat("x", 60<<10) + `"`)}); err != nil {
 					return err
 				}
 				emitted.Add(1)
@@ -146,7 +146,7 @@ func TestBadDriversHoldUpNoOtherRoom(t *testing.T) {
 		}
 		// 256 KiB a second, and ten seconds' worth of it at once; a checkpoint is
 		// written twice, as an entry and as a row.
-		if n := 2 * emitted.Load() * 32; n < 60*256 || n > 71*256 {
+		if n := 2 * emitted.Load() * 60; n < 60*256 || n > 71*256 {
 			t.Errorf("the driver that floods wrote %d KiB in a minute", n)
 		}
 		if n := r.counts.abandoned.Load(); n != 1 {
