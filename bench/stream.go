@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -139,7 +140,8 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 		}
 	}
 	stop, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
+	var speaker sync.WaitGroup
+	speaker.Go(func() {
 		for {
 			select {
 			case <-stop:
@@ -156,7 +158,7 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 				return
 			}
 		}
-	}()
+	})
 	part := c.Duration / 2
 	pause := func(d time.Duration) error {
 		select {
@@ -186,7 +188,7 @@ func (c *FanoutConfig) endless(ctx context.Context, dir string) (out *FanoutStre
 	busy.end(w.elapsed, w.cpu)
 	close(stop)
 	_ = h.seat.ws.NetConn().Close() // its reader stops
-	_ = <-ended                     // what went wrong before was returned by pause
+	speaker.Wait()                  // what went wrong before was returned by pause
 	if err = errors.Join(err, cpuErr); err != nil {
 		return nil, err
 	}
