@@ -143,10 +143,9 @@ func TestBadDriversHoldUpNoOtherRoom(t *testing.T) {
 				t.Fatalf("turn %d: %v", i, ks[len(ks)-1])
 			}
 			time.Sleep(time.Second)
-			// 256 KiB a second, and ten seconds' worth of it at once; a checkpoint is
-			// written twice, as an entry and as a row.
-			if n := 2 * 60 * int(emitted.Load()); n < (i+9)*256 || n > (i+13)*256 {
-				t.Fatalf("the driver that floods wrote %d KiB in %d s", n, i+1)
+			// 256 KiB a second, and ten seconds' worth of it at once.
+			if n := 60 * int(emitted.Load()); n < (i+9)*256 || n > (i+13)*256 {
+				t.Errorf("the driver that floods wrote %d KiB in %d s", n, i+1)
 			}
 		}
 		if n := r.counts.abandoned.Load(); n != 1 {
