@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"parley/driver"
 	"parley/event"
+	"parley/room"
 )
 
 func TestAnIdleRoomHibernatesAndWakesOnACommand(t *testing.T) {
@@ -400,4 +404,18 @@ func TestAnIdleRoomLetsGoOfWhatCanBeReadAgainAndStaysAwake(t *testing.T) {
 			t.Errorf("idle again, the room holds %d entries", n)
 		}
 	})
+}
+
+// stopping is a context with nothing but the message that an actor has stopped.
+type stopping struct{ actor.Context }
+
+func (stopping) Message() any { return &actor.Stopped{} }
+
+// The engine may keep an actor reachable that has stopped.
+func TestARoomThatHasStoppedHoldsNothing(t *testing.T) {
+	r := &roomActor{state: room.New("hall"), feed: &feed{}, rowAt: map[event.Key]int{}, pending: queue{buf: make([]item, 9)}}
+	r.Receive(stopping{})
+	if !reflect.DeepEqual(r, &roomActor{}) {
+		t.Errorf("it holds %+v", r)
+	}
 }

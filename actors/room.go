@@ -163,6 +163,10 @@ func (r *roomActor) Receive(ctx actor.Context) {
 		r.abort()
 	case *actor.Terminated:
 		r.runOver(m.Who)
+	case *actor.Stopped:
+		// The engine's set of children does not clear the place of one that it
+		// removes, so this actor may be reachable for as long as the process lives.
+		*r = roomActor{}
 	}
 }
 
