@@ -51,6 +51,8 @@ type feedEntry struct {
 const (
 	feedChunk = 64              // entries taken at once
 	feedTail  = 256             // entries kept at least
+	manyTail  = 1024            // and for many viewers, of whom some are always behind
+	many      = 64
 	feedIdle  = 2 * time.Second // after which they are let go
 	direct    = 4               // connections that are woken without a goroutine of their own
 )
@@ -152,12 +154,15 @@ func (f *feed) read(after event.Seq, p *pen) ([]*feedEntry, event.Seq, error) {
 	if after >= head {
 		return nil, head, nil
 	}
-	if head-after > feedTail || f.viewers.Load() == 1 {
+	if f.viewers.Load() == 1 {
 		return f.readFor(after, p)
 	}
 	buf := p.entries[:0]
 	if out, ok := f.shared(after, buf); ok {
 		return out, head, nil
+	}
+	if head-after > feedTail {
+		return f.readFor(after, p)
 	}
 	f.fill.Lock()
 	defer f.fill.Unlock()
@@ -225,8 +230,12 @@ func (f *feed) keep(from event.Seq, entries []*event.Entry) {
 		held[i].Entry, held[i].shared = e, true
 		f.tail = append(f.tail, &held[i])
 	}
-	if n := len(f.tail); n > 2*feedTail { // seldom, so that a few entries cost no copy
-		f.tail = append(make([]*feedEntry, 0, 2*feedTail+feedChunk), f.tail[n-feedTail:]...)
+	most := feedTail
+	if f.viewers.Load() >= many {
+		most = manyTail
+	}
+	if n := len(f.tail); n > 2*most { // seldom, so that a few entries cost no copy
+		f.tail = append(make([]*feedEntry, 0, 2*most+feedTail), f.tail[n-most:]...)
 	}
 	f.useLocked()
 }
