@@ -49,9 +49,9 @@ type feedEntry struct {
 }
 
 const (
-	feedChunk = 64              // entries taken at once
-	feedTail  = 256             // entries kept at least
-	manyTail  = 1024            // and for many viewers, of whom some are always behind
+	feedChunk = 64   // entries taken at once
+	feedTail  = 256  // entries kept at least
+	manyTail  = 1024 // and for many viewers, of whom some are always behind
 	many      = 64
 	feedIdle  = 2 * time.Second // after which they are let go
 	direct    = 4               // connections that are woken without a goroutine of their own
