@@ -1,7 +1,9 @@
 package persistence
 
 import (
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -87,3 +89,47 @@ func FuzzBlock(f *testing.F) {
 		t.Fatal("a block holds more entries than its count can say")
 	})
 }
+
+// What was written once is readable for ever: this is a commit of format 2.
+func TestTheStoredFormOfABatchStays(t *testing.T) {
+	b := &event.Batch{Room: "den", Expect: 254, Entries: []*event.Entry{entryAt("den", 255), entryAt("den", 256)}}
+	b.Rows = append(b.Rows, rowFor("den", 256, "said"))
+	var e encoded
+	if err := e.encode(b); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		key   []byte
+		bytes string
+	}{
+		{appendBlockKey(nil, 300, e.lasts[0]), blockGolden},
+		{appendRowKey(nil, 300, b.Rows[0].Key), rowGolden},
+	} {
+		if got := fmt.Sprintf("%x=%x", want.key, e.value(i)); got != want.bytes {
+			t.Errorf("value %d is written as\n%s, was\n%s", i, got, want.bytes)
+		}
+	}
+	_, value, _ := strings.Cut(blockGolden, "=")
+	raw, err := hex.DecodeString(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blk, err := openBlock(raw)
+	if err != nil || blk.n != 2 {
+		t.Fatalf("the block of old has %d entries, %v", blk.n, err)
+	}
+	for _, want := range b.Entries {
+		one, err := blk.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if en, err := event.DecodeEntry(want.Seq, one); err != nil || !reflect.DeepEqual(en, want) {
+			t.Errorf("entry %d of old reads as %+v, %v", want.Seq, en, err)
+		}
+	}
+}
+
+const (
+	blockGolden = "12012c01020100=010223010402ffa1f1c2b13405067075626c69630603210364656e230967756964652d3235352301040280a2f1c2b13405067075626c69630603210364656e230967756964652d323536"
+	rowGolden   = "12012c83067075626c69630000000000000100=01030280020480a0f1c2b134070702010503616e6e08030d0364656e1002150473616964"
+)
