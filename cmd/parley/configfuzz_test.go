@@ -163,6 +163,8 @@ func TestEveryKindOfWrongValueIsNamed(t *testing.T) {
 		{"- http://localhost:8080", "- http://localhost:8080/x", `origins[0]: "http://localhost:8080/x": must be a web origin`},
 		{"- http://localhost:8080", "- {a: b}", "origins[0] (line"},
 		{"phaseAgents: {}", "phaseAgents: []", "templates[0].room.phaseAgents (line"},
+		{"phaseAgents: {}", `phaseAgents: {"a\nb": guide}`, `templates[0].room.phaseAgents."a\nb" (line`},
+		{"level: info", "\"lev\\nel\": info", `log."lev\nel" (line`},
 		{"label: Rules guide", "label: {a: b}", "templates[0].room.agents[0].label (line"},
 		{"    - kid: k1", "    - kid: k1\n      alg: HS256\n      secret: " + knownSecret + "\n    - kid: k1", `auth.keys[1].kid: "k1": is used twice`},
 		{"level: info", "levl: info", "log.levl (line"},

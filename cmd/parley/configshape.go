@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -161,11 +163,18 @@ func (s *shape) checkMap(m ast.MapNode, t reflect.Type, key string) {
 			continue
 		}
 		name := text(k)
-		at := name
+		at, odd := name, strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) })
+		if odd {
+			at = quoted(name)
+		}
 		if key != "" {
-			at = key + "." + name
+			at = key + "." + at
 		}
 		if t.Kind() == reflect.Map {
+			if odd {
+				s.add(k, at, "a name must be of printable characters")
+				continue
+			}
 			s.check(v, t.Elem(), at)
 			continue
 		}
