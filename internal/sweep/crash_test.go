@@ -33,7 +33,7 @@ type camera struct {
 
 func (c *camera) operation(op errorfs.Op) error {
 	if isWrite(op) {
-		c.point(fmt.Sprintf("operation %v", op.Kind), true)
+		c.point(fmt.Sprintf("%s of %s", kindOf(op), fileOf(op.Path)), true)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -82,8 +83,18 @@ func (s *stage) script() (*life, error) {
 	return x, nil
 }
 
+// What a process cannot do is to begin or to end, with a fault of the disk.
+var (
+	errOpen = errors.New("a process did not begin")
+	errEnd  = errors.New("a process did not end in order")
+)
+
 func (s *stage) begin() (*life, error) {
-	return begin(s.disk, s.ledger, s.rng, s.strict, s.fatal)
+	x, err := begin(s.disk, s.ledger, s.rng, s.strict, s.fatal)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errOpen, err)
+	}
+	return x, nil
 }
 
 // again ends a process and begins the next one.
@@ -98,7 +109,7 @@ func (s *stage) again(x *life, powerLoss bool) (*life, error) {
 			s.moved(left.mem)
 		}
 	} else if err := x.end(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errEnd, err)
 	}
 	time.Sleep(100 * time.Millisecond)
 	return s.begin()
