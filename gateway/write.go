@@ -25,6 +25,7 @@ func (c *conn) write() {
 		p.rest()
 		c.g.pens.Put(p)
 	}()
+	var s scan
 	for {
 		todo, more := c.next()
 		if !more {
@@ -39,7 +40,7 @@ func (c *conn) write() {
 			c.sayClose(todo.close)
 			return
 		}
-		if todo.scan && !c.writeItems(todo.items, p) {
+		if todo.scan && !c.writeItems(todo.items, p, &s) {
 			return
 		}
 		if todo.ping != 0 && !c.writePing(todo.ping, p) {
@@ -128,20 +129,33 @@ func (c *conn) sayClose(code wire.Close) {
 	_ = c.raw.SetReadDeadline(time.Now().Add(linger))
 }
 
+// scan is a frame of items that is being collected. Owned by one run of a writer.
+type scan struct {
+	lens   *lens // under which all of it was looked at; nil: it has not begun
+	batch  wire.Batch
+	pos    event.Seq // all up to here has been looked at
+	at     time.Time // of the last item, or of what was sent before
+	oldest time.Time // of the items
+}
+
 // writeItems sends at most one frame of items, and caught_up when the stream
-// has reached the present.
-func (c *conn) writeItems(most int, p *pen) bool {
+// has reached the present. Where a frame ends, and the time in its cursor, follow
+// from what is in it and never from how much the viewer may not see between: a
+// frame that is not full after maxScan entries is gone on with in the next round.
+func (c *conn) writeItems(most int, p *pen, s *scan) bool {
 	l := c.lens.Load()
-	var batch wire.Batch
-	batch.Reset(p.batch)
+	if s.lens != l { // what was collected under other claims is looked at again
+		*s = scan{lens: l, pos: c.pos, at: c.posAt}
+		s.batch.Reset(p.batch)
+	}
+	batch := &s.batch
 	ids := c.feed.seal()
-	at, caught, full := c.posAt, false, false
-	var oldest time.Time
+	caught, full := false, false
 	for scanned := 0; !full && !caught && scanned < maxScan; {
-		entries, head, err := c.feed.read(c.pos, p)
-		if err != nil || len(entries) == 0 && c.pos < head {
+		entries, head, err := c.feed.read(s.pos, p)
+		if err != nil || len(entries) == 0 && s.pos < head {
 			c.g.cfg.Logger.Error("entries could not be read", zap.String("room", string(c.room)), zap.String("conn", c.id),
-				zap.Uint64("after", uint64(c.pos)), zap.Error(err))
+				zap.Uint64("after", uint64(s.pos)), zap.Error(err))
 			c.shut(wire.CloseOverloaded)
 			return true // the close is written by the next round
 		}
@@ -153,20 +167,24 @@ func (c *conn) writeItems(most int, p *pen) bool {
 						break
 					}
 					if batch.Len() == 0 {
-						oldest = e.At
+						s.oldest = e.At
 					}
 					batch.Add(item)
+					s.at = e.At
 				}
 			}
-			c.pos, at = e.Seq, e.At
+			s.pos = e.Seq
 		}
 		scanned += len(entries)
-		caught = !full && c.pos >= head
+		caught = !full && s.pos >= head
+	}
+	if !full && !caught && batch.Len() > 0 {
+		return true // the position stays before what was not sent
 	}
 	if caught {
-		at = c.g.cfg.Clock() // nothing newer exists: the position is as good as now
+		s.at = c.g.cfg.Clock() // nothing newer exists: the position is as good as now
 	}
-	c.posAt = at
+	c.pos, c.posAt, s.lens = s.pos, s.at, nil
 	ok := true
 	if full && batch.Len() == 0 {
 		c.hold()
@@ -182,7 +200,7 @@ func (c *conn) writeItems(most int, p *pen) bool {
 		live := c.caughtUp
 		c.mu.Unlock()
 		if live { // of a replay the age says nothing
-			c.g.cfg.Observer(c.g.cfg.Clock().Sub(oldest))
+			c.g.cfg.Observer(c.g.cfg.Clock().Sub(s.oldest))
 		}
 		ok = c.send(frame, now)
 		p.batch = batch.Buffer()
