@@ -20,9 +20,9 @@ const (
 )
 
 // startLoad reads the room from its journal, off the actor: what arrives
-// meanwhile gathers.
+// meanwhile gathers, for as long as a commit may take.
 func (r *roomActor) startLoad() {
-	r.phase = loading
+	r.phase, r.loadAt = loading, r.now().Add(r.sys.cfg.CommitDeadline)
 	r.load++
 	load, self, s := r.load, r.self, r.sys
 	s.work.add()
@@ -34,6 +34,7 @@ func (r *roomActor) startLoad() {
 		m.took = time.Since(start)
 		s.root.Send(self, m)
 	}()
+	r.arm()
 }
 
 // restore returns the state that a room's journal holds. The snapshot only
@@ -107,6 +108,7 @@ func (r *roomActor) loaded(m loaded) {
 		return
 	}
 	r.sys.cfg.Observer.Recovered(m.err == nil, m.took)
+	r.stalled, r.loadAt = false, time.Time{}
 	if m.err != nil {
 		r.loadFailed(m.err)
 		return
@@ -133,6 +135,15 @@ func (r *roomActor) loaded(m loaded) {
 		r.settle()
 	}
 	r.progress()
+}
+
+// loadLate refuses those who have waited for a load as long as for a commit: the
+// room is not its own before what may be outstanding of it is durable, and an
+// fsync can hang. The load goes on.
+func (r *roomActor) loadLate() {
+	r.stalled, r.loadAt = true, time.Time{}
+	r.log.Error("the journal does not answer; a room is not loaded", zap.String("room", string(r.id)))
+	r.refuseCommands(refuseStalled())
 }
 
 func (r *roomActor) loadFailed(err error) {

@@ -259,3 +259,48 @@ func TestWhatWasAcceptedSurvivesACrashAfterEveryBatch(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// heldRecover is a journal in which taking a room over waits, as it does while
+// the fsync before it hangs.
+type heldRecover struct {
+	*memJournal
+	gate chan struct{}
+}
+
+func (j heldRecover) Recover(id event.RoomID) (event.Recovered, error) {
+	<-j.gate
+	return j.memJournal.Recover(id)
+}
+
+func TestALoadThatHangsIsToldWithinTheCommitDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newMemJournal()
+		r := newRig(t, j, nil)
+		r.create("hall")
+		first := r.say("hall", "i1")
+		r.stop()
+
+		held := heldRecover{j, make(chan struct{})}
+		again := unstarted(t, held, j, nil)
+		again.start()
+		waits := again.do("hall", submit("public", "i1"))
+		time.Sleep(5*time.Second - time.Millisecond)
+		synctest.Wait()
+		if _, n, _ := waits.get(); n != 0 {
+			t.Fatal("answered before the deadline")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		again.refusedFor(waits, event.Unavailable)
+		late := again.do("hall", submit("public", "i1"))
+		synctest.Wait()
+		again.refusedFor(late, event.Unavailable)
+
+		close(held.gate)
+		synctest.Wait()
+		if x := again.say("hall", "i1"); !x.Duplicate || x.Entry != first.Entry {
+			t.Errorf("after the load: %+v, before %+v", x, first)
+		}
+		again.stop()
+	})
+}

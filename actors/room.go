@@ -47,7 +47,7 @@ type roomActor struct {
 	yielded  bool
 	flight   *flight
 	building *flight // set while flush runs, so that a panic forgets nobody
-	stalled  bool    // the batch in flight is beyond its deadline
+	stalled  bool    // the batch in flight, or the load, is beyond its deadline
 
 	runs  map[attemptID]*run
 	tail  publisher
@@ -59,7 +59,7 @@ type roomActor struct {
 	armed    time.Time   // when it fires; zero: it does not
 	used     time.Time   // when the last command or driver was done with
 	retryAt  time.Time   // when flush is tried again; zero: no need
-	loadAt   time.Time   // when the load is tried again, in phase failed
+	loadAt   time.Time   // when the load is tried again, in phase failed; when callers are told that it is late, in phase loading
 	failures int         // loads and batches that failed in a row
 	faults   []time.Time // of the last minute: panics and fences
 	ticked   time.Time   // no further tick before: the last one changed nothing
@@ -234,6 +234,10 @@ func (r *roomActor) time() {
 		if !now.Before(r.loadAt) {
 			r.startLoad()
 		}
+	case loading:
+		if !r.loadAt.IsZero() && !now.Before(r.loadAt) {
+			r.loadLate()
+		}
 	case live:
 		if !r.retryAt.IsZero() && !now.Before(r.retryAt) {
 			r.retryAt = time.Time{}
@@ -249,7 +253,7 @@ func (r *roomActor) time() {
 			r.asked = true
 			r.ctx.Send(r.sys.registry, wantsRest{r.self})
 		}
-	case loading, resting, dead:
+	case resting, dead:
 	}
 	r.progress()
 }
@@ -271,7 +275,7 @@ func (r *roomActor) arm() {
 		}
 	}
 	switch r.phase {
-	case failed:
+	case failed, loading:
 		at(r.loadAt)
 	case live:
 		at(r.retryAt)
@@ -286,7 +290,7 @@ func (r *roomActor) arm() {
 		if !r.asked && !r.draining && r.idle() {
 			at(r.restAt())
 		}
-	case loading, resting, dead:
+	case resting, dead:
 	}
 	// A timer that fires too early costs one look, so it is never moved back.
 	if next.IsZero() || !r.armed.IsZero() && !next.Before(r.armed) {
