@@ -45,6 +45,16 @@ func TestASocketsWriteDeadlineIsNeverLateAndLittleEarly(t *testing.T) {
 	if want := start.Add(time.Minute); !s.until.Equal(want) {
 		t.Errorf("earlier: in force is %v after the start", s.until.Sub(start))
 	}
+	set(start.Add(-time.Second))
+	set(start.Add(2 * time.Second))
+	if want := start.Add(2 * time.Second); !s.until.Equal(want) {
+		t.Errorf("after one that is over: in force is %v after the start", s.until.Sub(start))
+	}
+	set(start.Add(40 * time.Minute))
+	set(start.Add(90 * time.Minute))
+	if want := start.Add(90 * time.Minute); !s.until.Equal(want) {
+		t.Errorf("after one with less than half of the time: in force is %v after the start", s.until.Sub(start))
+	}
 	set(time.Time{})
 	if !s.until.IsZero() {
 		t.Error("a deadline is in force after none was asked for")
