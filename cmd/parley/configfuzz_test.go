@@ -164,6 +164,9 @@ func TestEveryKindOfWrongValueIsNamed(t *testing.T) {
 		{"- http://localhost:8080", "- {a: b}", "origins[0] (line"},
 		{"phaseAgents: {}", "phaseAgents: []", "templates[0].room.phaseAgents (line"},
 		{"phaseAgents: {}", `phaseAgents: {"a\nb": guide}`, `templates[0].room.phaseAgents."a\nb" (line`},
+		{"level: info", knownSecret + ": info", "log.(a long name) (line"},
+		{"level: info", "level: info\n  level: warn", "this setting is given twice"},
+		{"level: info", "level: |" + knownSecret, "[100:10] invalid header option"},
 		{"level: info", "\"lev\\nel\": info", `log."lev\nel" (line`},
 		{"label: Rules guide", "label: {a: b}", "templates[0].room.agents[0].label (line"},
 		{"    - kid: k1", "    - kid: k1\n      alg: HS256\n      secret: " + knownSecret + "\n    - kid: k1", `auth.keys[1].kid: "k1": is used twice`},
@@ -179,7 +182,7 @@ func TestEveryKindOfWrongValueIsNamed(t *testing.T) {
 			continue
 		}
 		_, err := load(t, strings.Replace(text, c.old, c.new, 1))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), knownSecret) {
 			t.Errorf("%q: got %v, want %q", c.new, err, c.want)
 		}
 	}

@@ -30,7 +30,7 @@ func decodeConfig(raw []byte, f *fileConfig) (err error) {
 	}()
 	file, err := parser.ParseBytes(raw, 0)
 	if err != nil {
-		return errors.New(yaml.FormatError(err, false, false))
+		return syntaxOf(err)
 	}
 	var docs []ast.Node
 	for _, d := range file.Docs {
@@ -52,9 +52,27 @@ func decodeConfig(raw []byte, f *fileConfig) (err error) {
 	}
 	err = yaml.NewDecoder(strings.NewReader(string(raw)), yaml.DisallowUnknownField()).Decode(f)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return errors.New(yaml.FormatError(err, false, false))
+		return syntaxOf(err)
 	}
 	return err
+}
+
+// syntaxOf says where a file is no YAML, and why. What the parser quotes of the
+// file is cut off: it may be secret.
+func syntaxOf(err error) error {
+	e, ok := errors.AsType[yaml.Error](err)
+	if !ok || e.GetToken() == nil || e.GetToken().Position == nil {
+		return errors.New("it is no YAML that can be read")
+	}
+	why := e.GetMessage()
+	if strings.Contains(why, "already defined") {
+		why = "this setting is given twice"
+	}
+	if i := strings.IndexAny(why, ":\"'\n"); i >= 0 {
+		why = strings.TrimSpace(why[:i])
+	}
+	at := e.GetToken().Position
+	return fmt.Errorf("[%d:%d] %s", at.Line, at.Column, why)
 }
 
 // shape compares a document with the settings that there are, so that all that
@@ -69,6 +87,9 @@ type shape struct {
 // maxAliases bounds how often a document's aliases are followed, so that a few
 // lines that repeat each other do not grow without bound.
 const maxAliases = 1000
+
+// maxShown is how many bytes of a name are shown. A secret has more.
+const maxShown = 40
 
 // Visit implements ast.Visitor: it notes what aliases stand for.
 func (s *shape) Visit(n ast.Node) ast.Visitor {
@@ -167,12 +188,15 @@ func (s *shape) checkMap(m ast.MapNode, t reflect.Type, key string) {
 		if odd {
 			at = quoted(name)
 		}
+		if len(name) > maxShown { // a secret on the wrong side of a colon, perhaps
+			at = "(a long name)"
+		}
 		if key != "" {
 			at = key + "." + at
 		}
 		if t.Kind() == reflect.Map {
-			if odd {
-				s.add(k, at, "a name must be of printable characters")
+			if odd || len(name) > maxShown {
+				s.add(k, at, fmt.Sprintf("a name must be of at most %d printable characters", maxShown))
 				continue
 			}
 			s.check(v, t.Elem(), at)
