@@ -9,13 +9,13 @@ import (
 
 // never are words of the journal that no participant may read.
 var never = []string{
-	"logical-", "spoken-", "check-", "kept", "a secret of the driver", `"sequence"`, `"driver"`, `"drained"`, `"decision"`, `"checkpoint"`,
+	"logical-", "spoken-", "check-", `"kept"`, "a secret of the driver", `"sequence"`, `"driver"`, `"drained"`, `"decision"`, `"checkpoint"`,
 	"the-host", "focusBySubject", `"visibility"`, `"delivery"`,
 }
 
 // agentWords are words that tell of an agent, and those who may read them.
 var agentWords = map[string][]event.ParticipantID{
-	"shadow": {"bob", "cat"}, "Label of owl": {"ann", "bob"}, `"owl-for-ann"`: {"ann", "bob"},
+	`"shadow"`: {"bob", "cat"}, "Label of owl": {"ann", "bob"}, `"owl-for-ann"`: {"ann", "bob"},
 }
 
 // words checks that no word which is not for a person is in any byte that it got.

@@ -429,14 +429,14 @@ func (w *world) step(i int, o op) {
 	case 17:
 		s.send(map[string]any{"type": "focus", "ref": ref, "agent": []any{"guide", "shadow", "owl-for-ann", nil}[o.A%4]})
 	case 18:
-		synctest.Wait()
+		w.behind(s, o)
 		chs := subset(channels, o.B|o.C)
 		now := w.head()
 		s.changes = append(s.changes, change{ref, func(l lens) lens { return l.subscribed(chs, now) }})
 		s.send(map[string]any{"type": "subscribe", "ref": ref, "channels": chs})
 		synctest.Wait()
 	case 19:
-		synctest.Wait()
+		w.behind(s, o)
 		a := w.story.Claims[o.A%len(w.story.Claims)].access(sub)
 		w.now[sub] = a
 		token, err := mint(a)
@@ -473,6 +473,21 @@ func (w *world) step(i int, o op) {
 	case 23: // answers whatever waits
 		w.answer(s, o)
 	}
+}
+
+// behind waits until nothing is at work, and before that, now and then, leaves a
+// session behind what is said on all channels.
+func (w *world) behind(s *session, o op) {
+	if o.A%3 == 0 {
+		s.hold()
+		w.hosted(s.sub, op{B: len(scripts) - 3, C: 1}) // more than a window of 10 or 64
+		time.Sleep(20 * time.Millisecond)
+		for i := range channels {
+			w.hosted(s.sub, op{A: i, B: len(scripts) - 1, C: 1})
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	synctest.Wait()
 }
 
 // hosted lets the host speak, in the name of a person or of its own.
