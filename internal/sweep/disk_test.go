@@ -34,11 +34,13 @@ func newDisk(mem *vfs.MemFS, before func(errorfs.Op) error) *disk {
 	return &disk{mem: mem, before: before}
 }
 
-// fs returns the file system to open a store on.
-func (d *disk) fs() vfs.FS {
+// fs returns the file system to open a store on. While the store is opened and
+// closed the log is synced without a pause: Pebble then holds its lock, and in a
+// bubble time stands still while anybody waits for one.
+func (d *disk) fs(alive func() bool) vfs.FS {
 	return errorfs.Wrap(d.mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		// The pause comes first: what is answered during it, is answered before the fsync.
-		if isLogSync(op) {
+		if isLogSync(op) && alive() {
 			time.Sleep(syncTime)
 		}
 		d.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"parley/event"
@@ -55,6 +56,9 @@ func (r record) clone() record {
 type ledger struct {
 	// noted is called after each promise, without the lock; nil: nobody cares.
 	noted func()
+	// alive is set while a system runs, from after the store was opened until
+	// before it is closed.
+	alive atomic.Bool
 
 	mu     sync.Mutex
 	r      record

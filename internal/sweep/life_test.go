@@ -50,9 +50,10 @@ type life struct {
 func begin(d *disk, l *ledger, rng *rand.Rand, strict bool, fatal func(string)) (*life, error) {
 	x := &life{ledger: l, disk: d, quit: make(chan struct{}), strict: strict}
 	var err error
-	if x.store, err = persistence.Open(persistence.Config{Dir: dir, FS: d.fs(), Fatal: fatal}); err != nil {
+	if x.store, err = persistence.Open(persistence.Config{Dir: dir, FS: d.fs(l.alive.Load), Fatal: fatal}); err != nil {
 		return nil, err
 	}
+	l.alive.Store(true)
 	var random [32]byte
 	for i := range random {
 		random[i] = byte(rng.Uint32())
@@ -64,6 +65,7 @@ func begin(d *disk, l *ledger, rng *rand.Rand, strict bool, fatal func(string)) 
 		SnapshotEntries: 12, TailEntries: 24, MaxBatchEntries: 24,
 	})
 	if err != nil {
+		l.alive.Store(false)
 		return nil, errors.Join(err, x.store.Close())
 	}
 	l.note(func(r *record) { r.Starts = append(r.Starts, time.Now()) })
@@ -79,6 +81,7 @@ func (x *life) end() error {
 	err := x.sys.Shutdown(context.Background())
 	close(x.quit)
 	x.wg.Wait()
+	x.alive.Store(false)
 	return errors.Join(err, x.store.Close())
 }
 

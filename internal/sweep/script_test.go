@@ -58,7 +58,10 @@ type stage struct {
 	rng    *rand.Rand
 	strict bool
 	fatal  func(string)
-	moved  func(*vfs.MemFS) // called with the disk after a loss of power; nil: nobody cares
+	// alive is the process that is alive, nil between two; guarded by mu.
+	mu    sync.Mutex
+	alive *life
+	moved func(*vfs.MemFS) // called with the disk after a loss of power; nil: nobody cares
 }
 
 // script is a life of the room in three processes: a long one, one after a
@@ -94,11 +97,26 @@ func (s *stage) begin() (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOpen, err)
 	}
+	s.live(x)
 	return x, nil
+}
+
+func (s *stage) live(x *life) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alive = x
+}
+
+// living returns the process that is alive, nil between two.
+func (s *stage) living() *life {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alive
 }
 
 // again ends a process and begins the next one.
 func (s *stage) again(x *life, powerLoss bool) (*life, error) {
+	s.live(nil)
 	if powerLoss {
 		left, err := x.kill(50, s.rng)
 		if err != nil && s.strict {

@@ -78,7 +78,7 @@ func (s shot) recover(rng *rand.Rand, fuse int) (f found, second *shot, err erro
 		d.before, l.noted = cam.operation, cam.promise
 	}
 	fatal := func(msg string) { l.wrong("the process ended without a fault: %s", msg) }
-	store, err := persistence.Open(persistence.Config{Dir: dir, FS: d.fs(), Fatal: fatal})
+	store, err := persistence.Open(persistence.Config{Dir: dir, FS: d.fs(l.alive.Load), Fatal: fatal})
 	if err != nil {
 		return f, nil, fmt.Errorf("opening: %w", err)
 	}
@@ -91,7 +91,9 @@ func (s shot) recover(rng *rand.Rand, fuse int) (f found, second *shot, err erro
 	if err != nil {
 		return f, nil, err
 	}
-	err = x.finish(&f)
+	if err = x.finish(&f); err == nil {
+		f.resumed, err = resumed(es, x.copy().Seen)
+	}
 	x.disk.unwatch()
 	l.noted = nil
 	if err == nil {
@@ -147,14 +149,43 @@ func (x *life) finish(f *found) error {
 	// Beyond every deadline and wait there are.
 	time.Sleep(4 * (roomDeadline + roomWait))
 	synctest.Wait()
-	for _, e := range x.copy().Seen {
-		if b, err := event.DecodeEntry(1, e); err == nil {
-			if r, ok := b.Body.(*event.RunEvent); ok && r.Event == (event.AttemptStarted{Resumed: true}) {
-				f.resumed++
-			}
+	return nil
+}
+
+// resumed returns how many runs were active at the end of a journal, each of
+// which must go on with its next attempt, or end because its deadline has passed.
+func resumed(es []*event.Entry, later [][]byte) (int, error) {
+	check := invariants.NewChecker()
+	for _, e := range es {
+		if err := check.Add(e); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	lost := map[event.RunID]bool{}
+	for _, run := range check.Open() {
+		if check.Status(run) == event.RunActive {
+			lost[run] = true
+		}
+	}
+	n := len(lost)
+	for i := len(es); i < len(later) && len(lost) > 0; i++ {
+		e, err := event.DecodeEntry(event.Seq(i+1), later[i])
+		if err != nil {
+			return 0, err
+		}
+		x, ok := e.Body.(*event.RunEvent)
+		if !ok || !lost[x.Run] {
+			continue
+		}
+		if x.Event != event.RunBody(event.AttemptStarted{Resumed: true}) && x.Event != event.RunBody(event.DeadlineExceeded{}) {
+			return 0, fmt.Errorf("run %s was active at the crash and goes on with %s", x.Run, x.Event.RunKind())
+		}
+		delete(lost, x.Run)
+	}
+	if len(lost) > 0 {
+		return 0, fmt.Errorf("%d runs that were active at the crash were never resumed", len(lost))
+	}
+	return n, nil
 }
 
 // settled compares a room in which nothing is open any more.
