@@ -65,6 +65,29 @@ var childCommands = map[string]func(args []string) error{
 		}
 		return s.Close()
 	},
+	// openOnDeadDisk opens a store with a tail of the log on a disk that makes no tables.
+	"openOnDeadDisk": func([]string) error {
+		mem := vfs.NewMem()
+		s, err := Open(Config{Dir: "data", FS: mem})
+		if err != nil {
+			return err
+		}
+		r, err := s.Recover("den")
+		if err != nil {
+			return err
+		}
+		o := &owner{s: s, room: "den", term: r.Term}
+		if err := errors.Join(appendWait(s, o.batch(3)), s.Close()); err != nil {
+			return err
+		}
+		_, err = Open(Config{Dir: "data", FS: errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+				return errorfs.ErrInjected
+			}
+			return nil
+		}))})
+		return fmt.Errorf("opened: %w", err)
+	},
 	// scenario DIR K plays the scenario and fails the K-th write operation.
 	"scenario": func(args []string) error {
 		k, err := strconv.Atoi(args[1])

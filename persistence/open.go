@@ -38,6 +38,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.closeFiles())
 	}
+	s.opened.Store(true)
 	s.views = newViews(s.db.NewSnapshot())
 	s.disk.sample()
 	go s.disk.run()
@@ -128,7 +129,7 @@ func (s *Store) options() *pebble.Options {
 		// Named, not the newest: a new version of the library must not change
 		// the directory so that the program before it cannot read it.
 		FormatMajorVersion: pebble.FormatTableFormatV6,
-		EventListener:      listen(s.log, s.disk),
+		EventListener:      s.listen(),
 		// A greater memtable means fewer and greater flushes: 64 MiB took 3.1 µs
 		// of processor time per entry where 16 MiB took 4.4. The price is memory
 		// under load, and up to a second more at the start after a crash.

@@ -342,3 +342,11 @@ func TestADamagedBlockFailsTheReadThatMeetsIt(t *testing.T) {
 	default:
 	}
 }
+
+// Pebble tries for ever to write what a crash has left in the log.
+func TestADiskThatTakesNothingEndsTheOpening(t *testing.T) {
+	out, code := runChild(t, "openOnDeadDisk")
+	if code != ExitFatal {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}

@@ -33,8 +33,14 @@ func (l *pebbleLogger) Errorf(format string, args ...any) {
 // manifest and would report the commit as good if it returned.
 func (l *pebbleLogger) Fatalf(format string, args ...any) { l.fatally(fmt.Errorf(format, args...)) }
 
+// maxOpenRetries is how many background errors Open bears. Pebble writes what a
+// crash left in the log into a table before it opens, and tries that again for
+// ever: on a disk that takes nothing Open would neither return nor say why.
+const maxOpenRetries = 100
+
 // listen returns what takes Pebble's events that an operator should know.
-func listen(log *zap.Logger, disk *diskWatch) *pebble.EventListener {
+func (s *Store) listen() *pebble.EventListener {
+	log, disk := s.log, s.disk
 	var background, damage, slow limiter
 	report := func(l *limiter, msg string, field zap.Field) {
 		if n, ok := l.allow(); ok {
@@ -50,6 +56,9 @@ func listen(log *zap.Logger, disk *diskWatch) *pebble.EventListener {
 				disk.hurry()
 			}
 			report(&background, msg, zap.String("error", line(err)))
+			if !s.opened.Load() && s.retries.Add(1) > maxOpenRetries {
+				s.fatal("the store cannot be opened on a disk that takes no writes", err)
+			}
 		},
 		// Without this Pebble would end the process over one unreadable block,
 		// and with it every room. The read that met it returns an error.

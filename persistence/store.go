@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -22,6 +23,9 @@ type Store struct {
 	disk  *diskWatch
 
 	encodings sync.Pool // of *encoded
+
+	opened  atomic.Bool  // Open has what it needs
+	retries atomic.Int64 // background errors of Pebble before that
 
 	mu     sync.Mutex
 	work   sync.Cond // signaled when queue is not empty or draining is set
