@@ -82,7 +82,7 @@ type Limits struct {
 	CreatesPerMin  int           // rooms that a participant creates by connecting; 10
 	Requests       int           // requests of a connection that are not yet answered; 64
 	Window         int           // items sent and not acknowledged; 512
-	WindowBytes    int           // bytes sent and not acknowledged; 131,072
+	WindowBytes    int           // bytes sent and not acknowledged, before the frame that passes it; 98,304
 	SendBuffer     int           // bytes of a socket's send buffer; 65,536
 	Ping           time.Duration // between pings; 25 s
 	AnswerAge      time.Duration // of the oldest item without ack or pong; 20 s
@@ -123,7 +123,10 @@ func (l *Limits) fill() {
 	count(&l.CreatesPerMin, 10)
 	count(&l.Requests, 64)
 	count(&l.Window, 512)
-	count(&l.WindowBytes, 128<<10)
+	// With a frame of 32 KiB it stays below the 133 KB that a send buffer of 64 KiB
+	// takes on Linux for a peer that takes next to nothing: a slow reader is held,
+	// and its close frame gets out, before the socket blocks.
+	count(&l.WindowBytes, 96<<10)
 	count(&l.SendBuffer, 64<<10)
 	span(&l.HelloTimeout, 5*time.Second)
 	span(&l.RoomTimeout, 10*time.Second)

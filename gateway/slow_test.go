@@ -237,8 +237,32 @@ func narrow(t *testing.T) websocket.Dialer {
 	}}
 }
 
-// A viewer whose machine takes next to nothing for it does not get as far as the
-// window. The socket blocks, in a goroutine of its own, for as long as one write
+// With the limits as they are, the window is reached before the socket blocks,
+// however little the other machine takes.
+func TestTheWindowIsReachedBeforeTheSocketBlocks(t *testing.T) {
+	f := &spool{}
+	s := serve(t, f)
+	p, refused := dialWith(t, narrow(t), s.url("r"), http.Header{"Origin": {testOrigin}})
+	if refused != nil {
+		t.Fatal(refused.err)
+	}
+	p.hello(mint(t, player("ann")), []string{"public"}, "from", "start").expect("ready")
+	f.say(1000)
+	c := connOf(t, s, "ann")
+	waitUntil(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.heldFrom.IsZero() && !c.writing
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := s.cfg.Limits.WindowBytes + wire.DefaultMaxFrame; c.inFlight > most || c.inFlight < s.cfg.Limits.WindowBytes {
+		t.Errorf("%d bytes are in flight, want at most %d", c.inFlight, most)
+	}
+}
+
+// A viewer whose machine takes next to nothing for it does not get as far as a
+// wider window. The socket blocks, in a goroutine of its own, for as long as one write
 // may; then the connection is over, as slow. Nothing is lost, and nobody waits.
 func TestAViewerWhoseSocketBlocks(t *testing.T) {
 	f := &spool{}
