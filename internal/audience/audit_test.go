@@ -265,7 +265,10 @@ func readable(l lens) string {
 func (a *audit) ready(s *session, r *result, o object, bad func(string, ...any)) {
 	r.hear = true
 	r.resumed = o["resumed"] == true
-	r.from = a.position(s, text(o, "cursor"))
+	if r.from = a.position(s, text(o, "cursor")); r.from > event.Seq(len(a.es)) {
+		bad("it begins at %d of %d", r.from, len(a.es))
+		r.from = event.Seq(len(a.es))
+	}
 	r.last = r.from
 	if want := canOf(s.begin); !reflect.DeepEqual(o["can"], want) {
 		bad("can %v, want %v", o["can"], want)
@@ -274,7 +277,7 @@ func (a *audit) ready(s *session, r *result, o object, bad func(string, ...any))
 		// The lens of the frame from which the cursor is.
 		of := a.results[s.origin]
 		then, next := s.origin.begin, 0
-		for _, f := range of.frames[:s.at] {
+		for _, f := range of.frames[:min(s.at, len(of.frames))] {
 			if next < len(s.origin.changes) && text(f, "ref") == s.origin.changes[next].ref {
 				then = s.origin.changes[next].apply(then)
 				next++
@@ -352,7 +355,7 @@ func (a *audit) item(s *session, r *result, l lens, item object, bad func(string
 func (a *audit) picture(s *session, frames int) (st object, sure bool) {
 	r := a.results[s]
 	sure = s.begin.kinds == nil && len(s.changes) == 0 && r.hear
-	if !r.hear {
+	if !r.hear || frames > len(r.frames) || r.resumed && s.origin == nil {
 		return nil, false
 	}
 	if r.resumed {

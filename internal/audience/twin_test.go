@@ -79,6 +79,26 @@ func TestTwinJournalsLookTheSame(t *testing.T) {
 
 var noRef = regexp.MustCompile(`ref:"[^"]*"`)
 
+// Whatever a viewer tries on a hidden run is answered as for no run at all,
+// whether it is active, waits, has ended, or is spoken on the viewer's own channel.
+func TestTwinJournalsAnswerProbesAlike(t *testing.T) {
+	for _, hidden := range []int{
+		slices.Index(tales, "h"), slices.Index(tales, "q"), slices.Index(tales, "f1"), slices.Index(tales, "p x"), -1,
+	} {
+		p := plan{Window: 512, Visible: []act{{Kind: 4, What: slices.Index(tales, "f1")}}, Hidden: []aside{{At: 30, What: hidden}}, Beside: []int{0}}
+		if hidden < 0 {
+			p.Hidden[0] = aside{At: 30, Kind: 5}
+		}
+		for what := range probes {
+			p.Visible = append(p.Visible, act{Kind: 12, What: what})
+			p.Beside = append(p.Beside, 0)
+		}
+		if _, err := compare(t, p); err != nil {
+			t.Errorf("hidden tale %d: %v", hidden, err)
+		}
+	}
+}
+
 // compare plays a plan without and with what is hidden, and returns the frames.
 func compare(t *testing.T, p plan) ([]string, error) {
 	plain, err := playTwin(t, p, false)
@@ -264,10 +284,10 @@ func (w *twin) own() string {
 	return w.unseen(0)
 }
 
-// unseen returns the id of a run that ann may not see, or of none.
+// unseen returns the id of a run that ann may not see, or of none: 0 is the latest.
 func (w *twin) unseen(i int) string {
-	if len(w.secrets) > 0 {
-		return string(w.secrets[i%len(w.secrets)])
+	if n := len(w.secrets); n > 0 {
+		return string(w.secrets[n-1-i%n])
 	}
 	return "r_0123456789abcdef"
 }
@@ -387,18 +407,23 @@ func (w *twin) again(what int) {
 	w.connect([]string{"tail", "start"}[what/4%2], cursor, more...)
 }
 
+// probes is how many things ann tries that she may not.
+const probes = 13
+
 // probe lets ann try what she may not.
 func (w *twin) probe(i int, ref string, what int) {
 	ann := w.ann()
-	switch what % 12 {
-	case 0, 1:
-		ann.send(map[string]any{"type": "cancel", "ref": ref, "run": w.unseen(what / 12)})
+	switch what % probes {
+	case 0:
+		ann.send(map[string]any{"type": "cancel", "ref": ref, "run": w.unseen(what / probes)})
+	case 1:
+		w.say(i, "private:ann", "f1", "continuation", map[string]any{"run": w.unseen(what / probes), "token": "t_0123456789abcdef0123456789"})
 	case 2:
 		w.say(i, "private:bob", "f1")
 	case 3:
 		w.say(i, "table:1", "f1")
 	case 4:
-		w.say(i, "public", "f1", "continuation", map[string]any{"run": w.unseen(what / 12), "requestId": "request-h-0"})
+		w.say(i, "public", "f1", "continuation", map[string]any{"run": w.unseen(what / probes), "requestId": "request-h-0"})
 	case 5:
 		w.say(i, "public", "f1", "agents", []string{"shadow"})
 	case 6:
@@ -413,6 +438,8 @@ func (w *twin) probe(i int, ref string, what int) {
 		w.connect("tail", "", "channels", []string{"private:bob", "table:1"})
 	case 11:
 		w.say(i, "public", "f1", "onBusy", "reject")
+	case 12:
+		ann.send(map[string]any{"type": "cancel", "ref": ref, "run": w.unseen(what / probes), "reason": "mine"})
 	}
 }
 
