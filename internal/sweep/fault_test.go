@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +45,7 @@ const (
 	notOpen  = "the store did not open"
 	badEnd   = "the store did not close in order"
 	stuck    = "it lived on and did not do its work"
-	inMiddle = "it ended in the middle"
+	inMiddle = "it ended by a panic of the engine"
 )
 
 // faulty is a process in which an operation of the disk fails.
@@ -98,7 +97,11 @@ func (f *faulty) write(outcome string, rec record) {
 	if err != nil {
 		panic(err)
 	}
-	if err := os.WriteFile(f.path, raw, 0o600); err != nil {
+	// Whole or not at all: a panic elsewhere can end the process meanwhile.
+	if err := os.WriteFile(f.path+".new", raw, 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(f.path+".new", f.path); err != nil {
 		panic(err)
 	}
 }
@@ -156,9 +159,18 @@ func TestOneFault(t *testing.T) {
 	})
 }
 
-// pebblePanic is how Pebble ends the process when it cannot change to a new log
-// or manifest: a panic with the injected error, raised in its own code.
-var pebblePanic = regexp.MustCompile(`^panic: (?:[^\n]*: )?injected error\n(?:\t[^\n]*\n)*\ngoroutine \d+ [^\n]*\n(?:panic\([^\n]*\n[^\n]*\n)?github\.com/cockroachdb/pebble/v2`)
+// inPebble reports whether a process was ended by a panic in a goroutine of
+// Pebble's own. It panics when it cannot change to a new log or manifest, and
+// when a compaction is at work while an Open that failed takes things apart;
+// nobody else can recover there. What is durable is compared all the same.
+func inPebble(out []byte) bool {
+	_, stack, ok := strings.Cut(string(out), "\ngoroutine ")
+	if !ok || !bytes.HasPrefix(out, []byte("panic: ")) || bytes.HasPrefix(out, []byte("panic: test timed out")) {
+		return false
+	}
+	stack, _, _ = strings.Cut(stack, "\n\n")
+	return strings.Contains(stack, "github.com/cockroachdb/pebble/v2") && !strings.Contains(stack, "\nparley/")
+}
 
 // oneFault plays the script in a process of its own in which an operation fails.
 func oneFault(t *testing.T, at int, n uint64, forEver bool) remains {
@@ -172,7 +184,7 @@ func oneFault(t *testing.T, at int, n uint64, forEver bool) remains {
 	if forEver {
 		often = "for ever"
 	}
-	cmd := exec.Command(self, "-test.run=^TestOneFault$", "-test.timeout=60s")
+	cmd := exec.Command(self, "-test.run=^TestOneFault$", "-test.timeout=30s")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s\n%d\n%d\n%s", faultEnv, path, at, n, often))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -193,7 +205,7 @@ func oneFault(t *testing.T, at int, n uint64, forEver bool) remains {
 	switch {
 	case left.Outcome == fatal && code == persistence.ExitFatal:
 	case left.Outcome != inMiddle && code == 0:
-	case left.Outcome == inMiddle && code == 2 && pebblePanic.Match(out.Bytes()):
+	case left.Outcome == inMiddle && code == 2 && inPebble(out.Bytes()):
 	default:
 		t.Errorf("operation %d, %s: %s with status %d:\n%s", at, left.Failed, left.Outcome, code, out.Bytes())
 	}
