@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,6 +42,12 @@ func TestTheClockIsReadOnce(t *testing.T) {
 		}
 		last = now
 	}
+	// A gateway that is given no clock has this one, and not the machine's.
+	var c Config
+	c.fill()
+	if reflect.ValueOf(c.Clock).Pointer() != reflect.ValueOf(clock).Pointer() {
+		t.Error("the clock of a gateway is another one")
+	}
 	if age := time.Since(last); age > time.Minute || age < -time.Minute {
 		t.Errorf("the clock is %v off without a step", age)
 	}
@@ -55,7 +62,7 @@ func TestStepsOfTheWallClockChangeNothing(t *testing.T) {
 			var off atomicDuration
 			s := serve(t, newCoreRooms(), func(c *Config) {
 				c.Clock = steady(func() time.Time { return stepped(t, time.Now(), off.get()) })
-				c.Limits.InputBurst, c.Limits.FrameBurst = 4, 60
+				c.Limits.InputsPerSec, c.Limits.InputBurst, c.Limits.FrameBurst = 1, 4, 60
 			})
 			p := s.live(t, "room-1", "ann", "public")
 			p.send(input("i0", "hello"))

