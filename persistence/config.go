@@ -98,8 +98,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// disk returns the file system for what is done beside Pebble. Pebble itself
-// gets c.FS: given nil, it adds its own checks for slow disks.
+// disk returns the file system.
 func (c Config) disk() vfs.FS {
 	if c.FS != nil {
 		return c.FS

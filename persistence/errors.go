@@ -34,7 +34,7 @@ func openError(dir string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case pebble.IsCorruptionError(err),
+	case pebble.IsCorruptionError(err), errors.Is(err, pebble.ErrDBDoesNotExist),
 		// The directory is there and locked, so a file that is missing was lost.
 		errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%s: %w (%s)", dir, ErrDamaged, line(err))

@@ -122,10 +122,13 @@ func (s *Store) closeFiles() error {
 
 func (s *Store) options() *pebble.Options {
 	o := &pebble.Options{
-		FS:        s.cfg.FS,
-		Lock:      s.lock,
-		CacheSize: s.cfg.CacheBytes,
-		Logger:    &pebbleLogger{log: s.log, fatally: func(err error) { s.fatal("pebble cannot go on", err) }},
+		FS:   orderedFS{s.cfg.disk()},
+		Lock: s.lock,
+		// A directory that was complete and has lost its markers is damaged, and
+		// must never be taken for a new one.
+		ErrorIfNotExists: s.ready(),
+		CacheSize:        s.cfg.CacheBytes,
+		Logger:           &pebbleLogger{log: s.log, fatally: func(err error) { s.fatal("pebble cannot go on", err) }},
 		// Named, not the newest: a new version of the library must not change
 		// the directory so that the program before it cannot read it.
 		FormatMajorVersion: pebble.FormatTableFormatV6,
@@ -141,6 +144,9 @@ func (s *Store) options() *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)-1) },
 		// An artificial pause between fsyncs doubled the median commit.
 		WALMinSyncInterval: func() time.Duration { return 0 },
+	}
+	if s.cfg.FS == nil {
+		o.WithFSDefaults() // the checks for slow disks
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley/event"
 )
@@ -204,6 +206,13 @@ func TestADamagedDirectoryIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
+		"the markers are missing": func(t *testing.T, fs *vfs.MemFS) {
+			for _, f := range files(t, fs, "marker.") {
+				if err := fs.Remove(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 		"the manifest is garbled": func(t *testing.T, fs *vfs.MemFS) {
 			overwrite(t, fs, files(t, fs, "MANIFEST")[0], func(b []byte) []byte { b[20] ^= 0xff; return b })
 		},
@@ -348,5 +357,32 @@ func TestADiskThatTakesNothingEndsTheOpening(t *testing.T) {
 	out, code := runChild(t, "openOnDeadDisk")
 	if code != ExitFatal {
 		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+// Of the names that a directory has got since its last sync a loss of power may
+// leave any; a marker must not outlive what it names.
+func TestAMarkerIsNotThereBeforeWhatItNames(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	s := open(t, mem)
+	own(t, s, "den").write(t, 3)
+	closeStore(t, s)
+	var left []*vfs.MemFS
+	s = open(t, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync && op.Path == "data" {
+			for i := range uint64(20) {
+				left = append(left, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(i, 0))}))
+			}
+		}
+		return nil
+	})))
+	closeStore(t, s)
+	if len(left) == 0 {
+		t.Error("nothing was synced")
+	}
+	for _, fs := range left {
+		s := open(t, fs)
+		wantHead(t, s, "den", 3)
+		closeStore(t, s)
 	}
 }
