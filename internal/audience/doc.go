@@ -34,9 +34,14 @@
 // at the same instant it is scheduling, not content, that decides whether a
 // frame or two are made of them.
 //
-// "go test ./internal/audience" takes a sample. The full form, and the
-// repetition of a failure, are rapid's:
+// Two fixed pairs stand beside them: a replay over more hidden entries than a
+// writer looks at in one go, and a viewer that tries everything on hidden runs of
+// every status.
 //
-//	go test ./internal/audience -rapid.checks=20000 -timeout 60m -v
+// "go test ./internal/audience" takes a sample. The full form, about a quarter of
+// an hour on two cores, and the repetition of a failure are rapid's; a seed
+// repeats the script, while ids are random each time:
+//
+//	go test ./internal/audience -rapid.checks=5000 -timeout 60m -v
 //	go test ./internal/audience -run World -rapid.seed=N
 package audience
