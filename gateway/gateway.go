@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -324,7 +325,14 @@ func (g *Gateway) join(room event.RoomID) *feed {
 	}
 	f.refs++
 	g.mu.Unlock()
-	f.follow.Do(func() { f.stop = g.cfg.Rooms.Follow(room, f.moved) })
+	f.follow.Do(func() {
+		f.stop = g.cfg.Rooms.Follow(room, f.moved)
+		// What was written before that, and after the room said where it stood, was
+		// told to nobody. A failed read is found again by whoever reads on.
+		if _, head, err := g.cfg.Rooms.Read(room, math.MaxInt64, 1); err == nil {
+			f.raise(head)
+		}
+	})
 	return f
 }
 

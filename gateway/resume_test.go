@@ -295,3 +295,36 @@ func TestThoseWhoComeAtOnceAskARoomNothingThatIsAtHand(t *testing.T) {
 		t.Errorf("without a view at hand a connection asks %d times, want 2", n)
 	}
 }
+
+// lateRooms write an entry after a room has said where it stands and before
+// anybody follows it.
+type lateRooms struct {
+	*tape
+	write func()
+}
+
+func (l *lateRooms) Follow(room event.RoomID, moved func(event.Seq)) (stop func()) {
+	l.write()
+	return l.tape.Follow(room, moved)
+}
+
+func TestWhatIsWrittenBetweenOpeningAndFollowingIsNotMissed(t *testing.T) {
+	f := &tape{}
+	rooms := &lateRooms{tape: f, write: func() { f.add(delta("public", event.ToRoom(), "late")) }}
+	s := serve(t, rooms)
+	f.add(delta("public", event.ToRoom(), "early"))
+	p := s.dial(t, "room-1").hello(mint(t, player("ann")), []string{"public"}, "from", "start")
+	p.expect("ready")
+	var got []any
+	for len(got) < 2 {
+		fr := p.next()
+		if fr["type"] == "events" {
+			for _, item := range itemsOf(fr) {
+				got = append(got, body(item)["delta"])
+			}
+		}
+	}
+	if fmt.Sprint(got) != "[early late]" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -72,7 +72,7 @@ type gatedTape struct {
 }
 
 func (g *gatedTape) Read(room event.RoomID, after event.Seq, most int) ([]*event.Entry, event.Seq, error) {
-	if after >= g.after {
+	if after >= g.after && most == feedChunk { // not the look for the head
 		g.once.Do(func() { <-g.open })
 	}
 	return g.tape.Read(room, after, most)
