@@ -368,6 +368,7 @@ func TestAnIdleRoomLetsGoOfWhatCanBeReadAgainAndStaysAwake(t *testing.T) {
 	in(t, func(r *rig) {
 		r.create("hall")
 		r.say("hall", "i1")
+		synctest.Wait()
 		r.must(r.Ask(context.Background(), "hall", event.ReadView{}))
 		synctest.Wait()
 		held := func() (entries int, view bool) {
