@@ -48,7 +48,7 @@ func arrive(t *testing.T, s *server, n int, more func(i int, p *raw) error) []ar
 				return
 			}
 			r := bufio.NewReaderSize(c, 512)
-			resp, err := http.ReadResponse(r, nil)
+			resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // it reads from the socket, which is closed
 			if err != nil {
 				a.err = err
 				c.Close()
@@ -130,7 +130,7 @@ func TestACrowdAtOnceIsServed(t *testing.T) {
 		for _, a := range list {
 			a.p.c.Close()
 		}
-		list = nil
+		clear(list)
 		settled(t, s, heap, goroutines)
 		if round == 0 {
 			first = heapBytes()
@@ -164,7 +164,7 @@ func TestACrowdBeyondTheLimitIsToldToComeLater(t *testing.T) {
 			a.p.c.Close()
 		}
 	}
-	list = nil
+	clear(list)
 	settled(t, s, heap, goroutines)
 	s.rawLive(t, "room-1", "ann").goesOn("later")
 }
@@ -189,7 +189,7 @@ func TestACrowdThatSaysNothing(t *testing.T) {
 	if got := s.Stats().Closed[wire.CloseHelloTimeout]; got != uint64(*crowd) {
 		t.Errorf("%d are counted", got)
 	}
-	list = nil
+	clear(list)
 	settled(t, s, heap, goroutines)
 }
 
@@ -215,7 +215,7 @@ func TestACrowdThatLeavesInMidGreeting(t *testing.T) {
 			t.Fatalf("number %d: status %d, %v", i, a.status, a.err)
 		}
 	}
-	list = nil
+	clear(list)
 	settled(t, s, heap, goroutines)
 	s.rawLive(t, "room-1", "ann").goesOn("after")
 }

@@ -111,7 +111,7 @@ func (s *server) request(t testing.TB, text string) *raw {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, nil)
+	resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // it reads from the socket, which is closed
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -92,13 +93,12 @@ func serveAdmin(a adminConfig, figures prometheus.Collector, log *zap.Logger) (s
 		return nil, fmt.Errorf("admin.listen %s: %w", a.Listen, err)
 	}
 	srv := newServer(h)
-	served := make(chan error, 1) // Serve returns once
+	served := make(chan struct{})
 	go func() {
-		err := srv.Serve(ln)
-		if err != http.ErrServerClosed {
+		defer close(served)
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the admin address is served no more", zap.Error(err))
 		}
-		served <- err
 	}()
 	log.Info("serving metrics and pprof", zap.String("address", ln.Addr().String()))
 	return func() error {

@@ -34,15 +34,29 @@ func main() {
 	}
 	cmd, err := k.Parse(os.Args[1:])
 	k.FatalIfErrorf(err)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal does not wait for a graceful end
-	cmd.BindTo(ctx, (*context.Context)(nil))
+	cmd.BindTo(untilSignal(), (*context.Context)(nil))
 	err = cmd.Run()
-	stop()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "parley:", err)
 		os.Exit(1)
 	}
+}
+
+// untilSignal returns a context that the first SIGINT or SIGTERM ends. A second
+// one does not wait for a graceful end: the process dies of it, however soon
+// after the first it comes.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2) // a third one would die of the second anyway
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		second := (<-signals).(syscall.Signal)
+		signal.Reset(second)
+		_ = syscall.Kill(os.Getpid(), second) // one's own process may always be signaled
+	}()
+	return ctx
 }
 
 // newLogger writes JSON lines to standard error.

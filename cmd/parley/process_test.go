@@ -291,7 +291,7 @@ func (p *process) sit(room, session string) (*seat, error) {
 	d := websocket.Dialer{Subprotocols: []string{wire.Subprotocol}, HandshakeTimeout: patience}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	ws, res, err := d.DialContext(ctx, "ws://"+p.address+"/v1/rooms/"+room+"/ws", http.Header{"Authorization": {"Bearer " + p.token}})
+	ws, res, err := d.DialContext(ctx, "ws://"+p.address+"/v1/rooms/"+room+"/ws", http.Header{"Authorization": {"Bearer " + p.token}}) //nolint:bodyclose // the dialer keeps the body in memory
 	if err != nil {
 		if res != nil && res.StatusCode == http.StatusServiceUnavailable {
 			return nil, errTurnedAway

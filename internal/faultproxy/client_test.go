@@ -270,7 +270,7 @@ func TestASwallowedEndIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		token, _ := parleyToken("bob")
-		fmt.Fprintf(c, "GET /v1/rooms/demo-1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+		_, _ = fmt.Fprintf(c, "GET /v1/rooms/demo-1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
 			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: parley.v1\r\nAuthorization: Bearer %s\r\n\r\n", token)
 		take(t, c, 12)
 		hello := `{"type":"hello","channels":["public"]}`

@@ -109,7 +109,7 @@ func (p *Proxy) join(near, far net.Conn) {
 	both.Go(func() { l.pump(far, near) })
 	both.Wait()
 	if l.present().Mode == Swallow {
-		l.wait(func(f Fault) bool { return f.Mode == Swallow }) // each side goes on believing in the other
+		_, _ = l.wait(func(f Fault) bool { return f.Mode == Swallow }) // each side goes on believing in the other
 	}
 	l.end(false)
 	p.mu.Lock()
@@ -164,7 +164,7 @@ func (p *Proxy) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel()
-	p.front.Close()
+	_ = p.front.Close()
 	for _, l := range p.list() {
 		l.end(false)
 	}

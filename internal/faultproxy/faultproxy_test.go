@@ -27,7 +27,7 @@ func joined(t *testing.T) (p *faultproxy.Proxy, near, far net.Conn) {
 	p = faultproxy.New(front, back.Dial)
 	t.Cleanup(func() {
 		p.Close()
-		back.Close()
+		_ = back.Close()
 	})
 	near, err := front.Dial(t.Context(), "", "")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestTheFaults(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			text := bytes.Repeat([]byte("x"), send)
-			go near.Write(text)
+			go func() { _, _ = near.Write(text) }()
 			if got := take(t, far, send); !bytes.Equal(got, text) {
 				t.Errorf("got %q", got)
 			}
@@ -104,7 +104,7 @@ func TestTheEndsOfASide(t *testing.T) {
 		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the end of a side is not told: %v", err)
 		}
-		go far.Write([]byte("still"))
+		go func() { _, _ = far.Write([]byte("still")) }()
 		take(t, near, 5)
 		far.Close()
 		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -119,7 +119,7 @@ func TestTheEndsOfASide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near, far := joined(t)
 		p.Set(faultproxy.Fault{Mode: faultproxy.Swallow})
-		go near.Write([]byte("last"))
+		go func() { _, _ = near.Write([]byte("last")) }()
 		take(t, far, 4)
 		near.Close()
 		silent(t, far, time.Hour)

@@ -91,7 +91,7 @@ func (h *hangman) probe() {
 			h.refused = true
 			return
 		}
-		h.errs = append(h.errs, fmt.Errorf("an input sent while the fsync hung was answered %v after %v", err, time.Since(began)))
+		h.errs = append(h.errs, fmt.Errorf("an input sent while the fsync hung was answered after %v: %w", time.Since(began), err))
 	})
 }
 
