@@ -105,3 +105,24 @@ func TestAFrameThatIsBeingCollectedIsNarrowedToo(t *testing.T) {
 		p.expect("caught_up")
 	})
 }
+
+// An answer leaves before what the room announces after it, also when a writer
+// is at work in that very moment.
+func TestAnAnswerGoesBeforeTheEntriesThatFollowIt(t *testing.T) {
+	f := &gatedTape{tape: &tape{}}
+	bubble(t, func() Rooms { f.open = make(chan struct{}); return f }, func(t *testing.T, s *memory) {
+		f.add(delta("public", event.ToRoom(), "first"))
+		p := s.dial(t).hello(mint(t, player("ann")), []string{"public"}, "from", "start")
+		p.expect("ready")
+		p.expect("state")
+		synctest.Wait() // the writer reads entries
+		p.send(frame{"type": "input", "id": "i1", "channel": "public", "text": "Hello.", "modality": "text"})
+		synctest.Wait() // it was accepted
+		f.add(delta("public", event.ToRoom(), "answer"))
+		close(f.open)
+		p.expect("accepted")
+		if items := itemsOf(p.expect("events")); len(items) != 2 {
+			t.Errorf("got %v", items)
+		}
+	})
+}

@@ -153,6 +153,9 @@ func (c *conn) writeItems(most int, p *pen, s *scan) bool {
 	caught, full := false, false
 	for scanned := 0; !full && !caught && scanned < maxScan; {
 		entries, head, err := c.feed.read(s.pos, p)
+		// What the room has not announced yet is not shown: the answers that leave
+		// before it may still be on their way here.
+		announced := event.Seq(c.feed.head.Load())
 		if err != nil || len(entries) == 0 && s.pos < head {
 			c.g.cfg.Logger.Error("entries could not be read", zap.String("room", string(c.room)), zap.String("conn", c.id),
 				zap.Uint64("after", uint64(s.pos)), zap.Error(err))
@@ -160,6 +163,9 @@ func (c *conn) writeItems(most int, p *pen, s *scan) bool {
 			return true // the close is written by the next round
 		}
 		for _, e := range entries {
+			if e.Seq > announced {
+				break
+			}
 			if l.sees(e.Entry) {
 				if item := p.item(e, l.viewer, ids); item != nil {
 					if batch.Len() == most || !batch.Fits(len(item), c.maxFrame) {
@@ -176,7 +182,10 @@ func (c *conn) writeItems(most int, p *pen, s *scan) bool {
 			s.pos = e.Seq
 		}
 		scanned += len(entries)
-		caught = !full && s.pos >= head
+		caught = !full && s.pos >= announced
+	}
+	if batch.Len() > 0 && c.owes() {
+		return true // an answer that was given before these entries goes before them
 	}
 	if !full && !caught && batch.Len() > 0 {
 		return true // the position stays before what was not sent
@@ -215,6 +224,13 @@ func (c *conn) writeItems(most int, p *pen, s *scan) bool {
 		}
 	}
 	return ok
+}
+
+// owes reports whether frames wait that go before items.
+func (c *conn) owes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.control) > 0
 }
 
 // hold notes that an item waits for the client to acknowledge earlier ones.
