@@ -347,6 +347,11 @@ func (c *IdleConfig) rooms(ctx context.Context, dir string, n int, reopen bool) 
 
 // visit has a visitor enter n rooms, each for the first time, and leave again.
 func visit(ctx context.Context, s *server, n int) error {
+	return inTurn(n, func(i int) error { return visitOne(ctx, s, fmt.Sprint("bench-r-", i)) })
+}
+
+// inTurn calls f with 0 to n-1, 32 at a time, and returns the first error it finds.
+func inTurn(n int, f func(i int) error) error {
 	next := make(chan int)
 	const visitors = 32
 	failed := make(chan error, visitors)
@@ -354,7 +359,7 @@ func visit(ctx context.Context, s *server, n int) error {
 	for range visitors {
 		wg.Go(func() {
 			for i := range next {
-				if err := visitOne(ctx, s, fmt.Sprint("bench-r-", i)); err != nil {
+				if err := f(i); err != nil {
 					failed <- err
 					for range next { // so that whoever hands them out goes on
 					}

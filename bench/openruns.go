@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -99,29 +98,7 @@ func (r *OpenRuns) judge(rooms map[string][]entry, began time.Time) {
 
 // holdRuns begins a run in each of n rooms and leaves once its driver is at work.
 func holdRuns(ctx context.Context, s *server, n int) error {
-	next := make(chan int)
-	const visitors = 32
-	failed := make(chan error, visitors)
-	var wg sync.WaitGroup
-	for range visitors {
-		wg.Go(func() {
-			for i := range next {
-				if err := hold(ctx, s, fmt.Sprint(holdPrefix, i)); err != nil {
-					failed <- err
-					for range next { // so that whoever hands them out goes on
-					}
-					return
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	close(failed)
-	return <-failed // nil when there was none
+	return inTurn(n, func(i int) error { return hold(ctx, s, fmt.Sprint(holdPrefix, i)) })
 }
 
 func hold(ctx context.Context, s *server, room string) error {
