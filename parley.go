@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -85,7 +86,7 @@ type Template struct {
 	Room               event.RoomConfig
 }
 
-// Limits bounds clients and rooms. Zero members mean the default.
+// Limits bounds clients and rooms: each from 1 to MaxLimit. Zero members mean the default.
 type Limits struct {
 	Connections           int `yaml:"connections"`           // open, of the node; 50,000
 	ConnectionsPerSubject int `yaml:"connectionsPerSubject"` // open, of one subject; 64
@@ -97,6 +98,22 @@ type Limits struct {
 	JournalBytesPerSecond int `yaml:"journalBytesPerSecond"` // that the drivers of one room write; 262,144
 }
 
+// MaxLimit is the largest value of a limit: more than any machine serves, and
+// far from where the arithmetic of rates overflows.
+const MaxLimit = 1 << 30
+
+// validate holds every limit there is to one rule. None is lifted by being
+// negative: who wants none says so by a large number.
+func (l Limits) validate() (errs []error) {
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		if n := v.Field(i).Int(); n < 0 || n > MaxLimit {
+			errs = append(errs, fmt.Errorf("limits.%s: %d: must be 0 (the default) to %d", v.Type().Field(i).Tag.Get("yaml"), n, MaxLimit))
+		}
+	}
+	return errs
+}
+
 // Validate reports all that is wrong at once, each with its key, its value and what is allowed.
 func (c Config) Validate() error {
 	var errs []error
@@ -105,6 +122,10 @@ func (c Config) Validate() error {
 	}
 	if len(c.Secret) > 0 && len(c.Secret) < 32 {
 		errs = append(errs, fmt.Errorf("secret: %d bytes: must have at least 32", len(c.Secret)))
+	}
+	errs = append(errs, c.Limits.validate()...)
+	if c.DrainSpread < 0 {
+		errs = append(errs, fmt.Errorf("drainSpread: %v: must be a duration, or 0 for the default, 5s", c.DrainSpread))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Drivers)) {
 		if err := driver.Check(name, c.Drivers[name]); err != nil {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -365,5 +367,23 @@ func TestJournal(t *testing.T) {
 	}
 	if _, err := j.View("nowhere"); reason(err) != event.NotFound {
 		t.Errorf("a room that does not exist: %v", err)
+	}
+}
+
+// A limit that was negative lifted itself, without a word.
+func TestLimitsOutOfBoundsAreRefusedByName(t *testing.T) {
+	limits := reflect.TypeFor[parley.Limits]()
+	for i := range limits.NumField() {
+		for _, n := range []int64{-1, parley.MaxLimit + 1} {
+			c := parley.Config{Data: t.TempDir()}
+			reflect.ValueOf(&c.Limits).Elem().Field(i).SetInt(n)
+			name := limits.Field(i).Tag.Get("yaml")
+			if _, err := parley.New(c); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("limits.%s: %d:", name, n)) {
+				t.Errorf("%s of %d: %v", name, n, err)
+			}
+		}
+	}
+	if err := (parley.Config{Data: t.TempDir(), DrainSpread: -1}).Validate(); err == nil || !strings.Contains(err.Error(), "drainSpread") {
+		t.Errorf("a negative drain: %v", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -183,12 +182,12 @@ func (l *loaded) build(dir string) error {
 		}
 	}
 	c.Origins = f.Origins
-	checkLimits(bad, f.Limits)
 	c.Limits = f.Limits
 	if f.Drain < 0 || f.Drain > maxDrain {
 		bad.add("drain", f.Drain, "must be a duration up to "+maxDrain.String()+", or 0 for the default, 5s")
+	} else {
+		c.DrainSpread = f.Drain
 	}
-	c.DrainSpread = f.Drain
 	f.Admin.check(bad, f.Listen)
 	l.drivers(bad, at)
 	l.templates(bad)
@@ -201,21 +200,6 @@ func (l *loaded) build(dir string) error {
 		*bad = append(*bad, err)
 	}
 	return errors.Join(*bad...)
-}
-
-// maxLimit is the largest value of a limit: more than any machine serves, and
-// far from where the arithmetic of rates overflows.
-const maxLimit = 1 << 30
-
-// checkLimits holds every limit there is to one rule. None lifts a limit by
-// being negative: who wants none says so by a large number.
-func checkLimits(bad *problems, l parley.Limits) {
-	v := reflect.ValueOf(l)
-	for i := range v.NumField() {
-		if n := v.Field(i).Int(); n < 0 || n > maxLimit {
-			bad.add("limits."+v.Type().Field(i).Tag.Get("yaml"), n, fmt.Sprintf("must be 0 (the default) to %d", maxLimit))
-		}
-	}
 }
 
 func (l *loaded) auth(bad *problems, at func(string) string) {

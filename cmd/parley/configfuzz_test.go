@@ -68,7 +68,7 @@ func checkBounds(t *testing.T, l *loaded) {
 	t.Helper()
 	limits := reflect.ValueOf(l.config.Limits)
 	for i := range limits.NumField() {
-		if n := limits.Field(i).Int(); n < 0 || n > maxLimit {
+		if n := limits.Field(i).Int(); n < 0 || n > parley.MaxLimit {
 			t.Fatalf("%s is %d", limits.Type().Field(i).Name, n)
 		}
 	}
